@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-use ripstop_types::{EpType, Errno, Threading};
+use ripstop_types::{EpType, Errno, Flags, Threading};
 
 use crate::subject::{Error, Result as CallResult, Setup, Subject};
 
@@ -66,6 +66,29 @@ macro_rules! ensure {
     };
 }
 
+/// Ends the case as failed, with both values, unless what was found is what is wanted.
+#[macro_export]
+macro_rules! ensure_eq {
+    ($found:expr, $wanted:expr, $($what:tt)+) => {{
+        let (found, wanted) = (&$found, &$wanted);
+        if found != wanted {
+            let what = format!($($what)+);
+            return Err($crate::case::Stop::fail(format!("{what}: {found:?}, expected {wanted:?}")));
+        }
+    }};
+}
+
+/// Ends the case as failed unless these flags are among those of a completion.
+#[track_caller]
+pub fn flagged(flags: Flags, wanted: Flags, what: &str) -> Outcome {
+    if flags.contains(wanted) {
+        return Ok(());
+    }
+    Err(Stop::fail(format!(
+        "{what} has {flags:?}, expected {wanted:?}"
+    )))
+}
+
 /// Ends the case as failed unless the call was refused for one of these reasons.
 #[track_caller]
 pub fn refused<T>(result: CallResult<T>, reasons: &[Errno], what: &str) -> Outcome {
@@ -83,6 +106,21 @@ pub fn refused<T>(result: CallResult<T>, reasons: &[Errno], what: &str) -> Outco
             Err(Stop::fail(format!("{what}: {error}, expected {}", names())))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Ends the case as failed unless closing something that is in use was refused.
+#[track_caller]
+pub fn in_use(closed: CallResult<()>, what: &str) -> Outcome {
+    refused(closed, &[Errno::EBUSY], &format!("closing {what}"))
+}
+
+/// What a call gave, or `None` if it said `FI_EAGAIN`.
+#[track_caller]
+pub fn ready<T>(result: CallResult<T>) -> Step<Option<T>> {
+    match result {
+        Err(e) if e.is(Errno::EAGAIN) => Ok(None),
+        other => Ok(Some(other?)),
     }
 }
 

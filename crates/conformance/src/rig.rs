@@ -5,6 +5,7 @@ mod open;
 mod port;
 mod remote;
 mod spec;
+mod steps;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -114,13 +115,10 @@ impl<'a> Rig<'a> {
     pub fn post(&self, side: usize, post: Post) -> Step<Token> {
         let post = self.filled(side, post);
         let ep = self.sides[side].ep;
-        self.until("a full queue takes another operation", || {
-            match self.s.post(ep, &post) {
-                Ok(()) => Ok(Some(post.token)),
-                Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-                Err(e) => Err(e.into()),
-            }
-        })
+        self.retry("a full queue takes another operation", || {
+            self.s.post(ep, &post)
+        })?;
+        Ok(post.token)
     }
 
     /// Posts once.
@@ -163,12 +161,8 @@ impl<'a> Rig<'a> {
             data,
             addr: peer,
         };
-        self.until("a full queue takes another inject", || {
-            match self.s.inject(ep, inject) {
-                Ok(()) => Ok(Some(())),
-                Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-                Err(e) => Err(e.into()),
-            }
+        self.retry("a full queue takes another inject", || {
+            self.s.inject(ep, inject)
         })
     }
 
@@ -202,6 +196,19 @@ impl<'a> Rig<'a> {
             if side.rx_cq != side.cq {
                 self.pump_queue(side, side.rx_cq)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Reads every queue so many times: what can arrive does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::pump`].
+    #[track_caller]
+    pub fn pump_times(&self, times: usize) -> Step<()> {
+        for _ in 0..times {
+            self.pump()?;
         }
         Ok(())
     }
@@ -262,6 +269,19 @@ impl<'a> Rig<'a> {
     #[track_caller]
     pub fn until<T>(&self, what: &str, f: impl FnMut() -> Step<Option<T>>) -> Step<T> {
         self.until_within(soon(), what, f)
+    }
+
+    /// Makes progress until a call says something else than `FI_EAGAIN`.
+    ///
+    /// # Errors
+    ///
+    /// Failed when it fails, or time is up.
+    #[track_caller]
+    pub fn retry<T>(&self, what: &str, mut call: impl FnMut() -> CallResult<T>) -> Step<T> {
+        Ok(self.until(what, || match call() {
+            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
+            other => Ok(Some(other)),
+        })??)
     }
 
     /// As [`Rig::until`], with a bound of its own.
@@ -418,6 +438,27 @@ impl<'a> Rig<'a> {
         }
     }
 
+    /// The passive endpoint of connected endpoints.
+    ///
+    /// # Errors
+    ///
+    /// Failed when there is none.
+    #[track_caller]
+    pub fn listener(&self) -> Step<Fid> {
+        self.pep.ok_or_else(|| Stop::fail("no passive endpoint"))
+    }
+
+    /// The address vector of a reliable datagram endpoint.
+    ///
+    /// # Errors
+    ///
+    /// Failed when there is none.
+    #[track_caller]
+    pub fn av(&self, side: usize) -> Step<Fid> {
+        let av = self.sides[side].av;
+        av.ok_or_else(|| Stop::fail("no address vector"))
+    }
+
     /// The end of an operation, if it has come.
     fn take(&self, side: usize, token: Token) -> Option<Done> {
         self.take_if(side, token, |_| true)
@@ -494,23 +535,6 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// Sends from one side to the other and waits for both ends.
-    ///
-    /// # Errors
-    ///
-    /// Failed when the bytes do not arrive as they were sent.
-    #[track_caller]
-    pub fn exchange(&self, from: usize, to: usize, bytes: &[u8]) -> Step<Completion> {
-        let recv = self.post(to, Post::recv(bytes.len()))?;
-        let send = self.post(from, Post::send(bytes))?;
-        self.done(from, send)?;
-        let got = self.done(to, recv)?;
-        if got.bytes() != bytes {
-            return Err(Stop::fail(format!("{} bytes arrived damaged", bytes.len())));
-        }
-        Ok(got)
-    }
-
     /// Nothing more comes for a while.
     ///
     /// # Errors
@@ -533,6 +557,17 @@ impl<'a> Rig<'a> {
             return Err(Stop::fail(format!("an extra event: {event:?}")));
         }
         Ok(())
+    }
+
+    /// The end of most cases: nothing more comes, and everything closes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rig::quiet`] and [`Rig::close`].
+    #[track_caller]
+    pub fn finish(self) -> Step<()> {
+        self.quiet()?;
+        self.close()
     }
 
     /// Closes everything, children first, and checks each answer.

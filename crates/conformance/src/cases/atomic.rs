@@ -86,8 +86,7 @@ fn table(cx: &Cx<'_>, kind: AtomicKind) -> Outcome {
         try_one(&rig, kind, (datatype, op), &target)?;
     }
     ensure!(tried > 0, "the query offers nothing");
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn try_one(
@@ -254,8 +253,7 @@ fn count(cx: &Cx<'_>) -> Outcome {
         let no = [Errno::EMSGSIZE, Errno::EINVAL, Errno::E2BIG];
         refused(rig.try_post(A, some(most + 1)), &no, "one element more")?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Cuts elements of 8 bytes into pieces.
@@ -319,8 +317,7 @@ fn pieces(cx: &Cx<'_>) -> Outcome {
     );
     let sums = (10..20).zip(1..11).map(|(n, add)| new(n) + add);
     rig.holds(&one, &words(sums))?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Adds to a word by `fi_inject_atomic`.
@@ -331,12 +328,8 @@ fn inject_add(rig: &Rig<'_>, ep: Fid, add: u64, to: Remote) -> Outcome {
         data: None,
         addr: rig.sides[A].peer,
     };
-    rig.until("a full queue takes another atomic", || {
-        match rig.s.inject_atomic(ep, inject, add_number(), to) {
-            Ok(()) => Ok(Some(())),
-            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
+    rig.retry("a full queue takes another atomic", || {
+        rig.s.inject_atomic(ep, inject, add_number(), to)
     })
 }
 
@@ -348,8 +341,7 @@ fn inject(cx: &Cx<'_>) -> Outcome {
         inject_add(&rig, rig.sides[A].ep, n, target.at(8, 8))?;
     }
     rig.holds(&target, &words([7, 8 + 5050]))?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn option_atomic_sizes(cx: &Cx<'_>) -> Outcome {
@@ -395,8 +387,7 @@ fn option_atomic_sizes(cx: &Cx<'_>) -> Outcome {
     carry_out(&rig, some(2))?;
     inject_add(&rig, ep, 1, target.at(0, 8))?;
     rig.holds(&target, &words([3, 3, 3]))?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn together(cx: &Cx<'_>) -> Outcome {
@@ -431,8 +422,7 @@ fn together(cx: &Cx<'_>) -> Outcome {
         "some value was fetched twice"
     );
     rig.holds(&target, &words([0, sum, 0]))?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn completion_flags(cx: &Cx<'_>) -> Outcome {
@@ -454,8 +444,7 @@ fn completion_flags(cx: &Cx<'_>) -> Outcome {
             "{kind:?} {op:?}: flags are {flags:?}"
         );
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn data(cx: &Cx<'_>) -> Outcome {
@@ -475,8 +464,7 @@ fn data(cx: &Cx<'_>) -> Outcome {
         "it was announced before it was done"
     );
     rig.done(A, token)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn counts_atomics(cx: &Cx<'_>) -> Outcome {
@@ -528,13 +516,10 @@ fn among_others(cx: &Cx<'_>) -> Outcome {
             rig.post(A, fetch)?,
             rig.post(A, Post::read(target.at(0, 16)))?,
         ];
-        for token in posted {
-            rig.done(A, token)?;
-        }
-        ensure!(rig.done(B, recv)?.bytes() == [n as u8; 100], "message {n}");
+        rig.all_done(A, posted)?;
+        rig.arrives(recv, [n as u8; 100])?;
         sum += 2 * n;
         rig.holds(&target, &words([sum, n]))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }

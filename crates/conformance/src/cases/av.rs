@@ -9,10 +9,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use ripstop_core::Address;
 use ripstop_types::{AddrFormat, AvType, Errno, FiAddr};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, cases, refused};
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases, in_use, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, offer};
-use crate::subject::{AvAttr, Fid, Query};
+use crate::subject::{AvAttr, Fid, Post, Query};
 
 pub(super) fn cases() -> Vec<Case> {
     [OWN, many::CASES, ids::CASES, shared::CASES].concat()
@@ -267,10 +267,7 @@ fn duplicate(cx: &Cx<'_>) -> Outcome {
         return Err(Stop::fail("no address vector"));
     };
     for addr in [again, first] {
-        let recv = rig.post(B, crate::subject::Post::recv(8))?;
-        let send = rig.post(A, crate::subject::Post::send(*b"either").with(addr))?;
-        rig.done(A, send)?;
-        rig.done(B, recv)?;
+        rig.deliver(Post::recv(8), Post::send(*b"either").with(addr))?;
     }
     rig.s.av_remove(av, &[again])?;
     if again != first {
@@ -401,9 +398,7 @@ fn remove_unset(cx: &Cx<'_>) -> Outcome {
 
 fn reinsert(cx: &Cx<'_>) -> Outcome {
     let mut rig = Rig::open(cx, &Spec::default())?;
-    let Some(av) = rig.sides[A].av else {
-        return Err(Stop::fail("no address vector"));
-    };
+    let av = rig.av(A)?;
     for _ in 0..3 {
         rig.exchange(A, B, b"here")?;
         let peer = rig.sides[A].peer;
@@ -468,24 +463,14 @@ fn ipv6(cx: &Cx<'_>) -> Outcome {
 
 fn busy(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
-    let Some(av) = rig.sides[A].av else {
-        return Err(Stop::fail("no address vector"));
-    };
-    refused(
-        rig.s.close(av),
-        &[Errno::EBUSY],
-        "closing a bound address vector",
-    )?;
+    let av = rig.av(A)?;
+    in_use(rig.s.close(av), "a bound address vector")?;
     rig.exchange(A, B, b"still there")?;
     rig.close()
 }
 
 fn shared(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        one_av: true,
-        ..Spec::default()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::default().one_av(true))?;
     ensure!(
         rig.sides[A].av == rig.sides[B].av,
         "the suite opened two vectors"

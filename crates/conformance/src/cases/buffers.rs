@@ -102,11 +102,7 @@ const LOOKS: usize = 50;
 
 /// Two sides that make progress each for itself, when its own queues are read.
 fn apart(spec: Spec) -> Spec {
-    Spec {
-        two_domains: true,
-        progress: Progress::Manual,
-        ..spec
-    }
+    spec.two_domains(true).progress(Progress::Manual)
 }
 
 /// Lengths at which an implementation changes its way of sending: the sizes of headers with their
@@ -208,12 +204,8 @@ fn put(
 
 /// Injects, and makes progress while the queue is full.
 fn put_soon(rig: &Rig<'_>, what: What, form: Form, bytes: &[u8]) -> Step<Option<Token>> {
-    rig.until("a full queue takes another inject", || {
-        match put(rig, what, form, bytes) {
-            Ok(token) => Ok(Some(token)),
-            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
+    rig.retry("a full queue takes another inject", || {
+        put(rig, what, form, bytes)
     })
 }
 
@@ -268,9 +260,7 @@ fn injected(cx: &Cx<'_>, what: What) -> Outcome {
             for form in FORMS {
                 sent.extend(put_soon(&rig, what, form, &bytes)?);
             }
-            for sent in sent {
-                rig.done(A, sent)?;
-            }
+            rig.all_done(A, sent)?;
             for _ in FORMS {
                 let recv = rig.post(B, what.recv(len))?;
                 arrives(&rig, recv, &bytes)?;
@@ -309,8 +299,7 @@ fn by_default(cx: &Cx<'_>, what: What) -> Outcome {
             arrives(&rig, recv, &bytes)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn first(cx: &Cx<'_>, what: What) -> Outcome {
@@ -337,9 +326,7 @@ fn first(cx: &Cx<'_>, what: What) -> Outcome {
             let recv = rig.post(B, what.recv(bytes.len()))?;
             arrives(&rig, recv, bytes)?;
         }
-        for sent in sent {
-            rig.done(A, sent)?;
-        }
+        rig.all_done(A, sent)?;
         rig.quiet()?;
         rig.close()?;
     }
@@ -396,10 +383,7 @@ fn behind(cx: &Cx<'_>, what: What) -> Outcome {
             let recv = rig.post(B, what.recv(bytes.len()))?;
             arrives(&rig, recv, bytes)?;
         }
-        for sent in sent {
-            rig.done(A, sent)?;
-        }
+        rig.all_done(A, sent)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }

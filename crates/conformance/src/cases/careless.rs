@@ -114,12 +114,12 @@ fn err_entry(cx: &Cx<'_>) -> Outcome {
     // `err_data_size` came with 1.5, `src_addr` with 1.20.
     for (minor, known) in [(0, 72), (4, 72), (5, 80), (19, 80), (20, 88)] {
         let version = Version::new(1, minor);
-        let spec = Spec {
-            version: Some(version),
-            mr_mode: Some(MrMode::empty()),
-            ..Spec::default()
-        };
-        let rig = Rig::open(cx, &spec)?;
+        let rig = Rig::open(
+            cx,
+            &Spec::default()
+                .version(Some(version))
+                .mr_mode(Some(MrMode::empty())),
+        )?;
         rig.exchange(A, B, b"first")?;
         let token = rig.post(B, Post::recv(1))?;
         rig.post(A, Post::send(*b"too long"))?;

@@ -8,9 +8,9 @@ use ripstop_core::Address;
 use ripstop_types::{Errno, WaitObj};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop, cases, offered, refused};
-use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, bare, free, listener, listening, pattern, prepare};
 use crate::subject::{EpOption, Event, Fid, Post};
+use crate::{ensure, ensure_eq};
 
 /// The parameter of a rule about a process that is connected and does not answer: 5 s.
 pub(super) const ANSWER: &[(&str, &str)] = &[
@@ -64,9 +64,7 @@ cases! {
 
 /// Bytes of connection data that are offered.
 fn limit(rig: &Rig<'_>) -> Step<usize> {
-    let Some(pep) = rig.pep else {
-        return Err(Stop::fail("no passive endpoint"));
-    };
+    let pep = rig.listener()?;
     let size = rig.s.option(pep, EpOption::CmDataSize)?;
     ensure!(size >= 16, "FI_OPT_CM_DATA_SIZE is {size}");
     Ok(size)
@@ -95,8 +93,7 @@ fn connect(cx: &Cx<'_>) -> Outcome {
     rig.connected(B)?;
     rig.exchange(A, B, b"there")?;
     rig.exchange(B, A, b"and back")?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn connect_data(cx: &Cx<'_>) -> Outcome {
@@ -177,9 +174,7 @@ fn reject(cx: &Cx<'_>) -> Outcome {
     let (mut rig, name) = listening(cx, &spec)?;
     let dialed = rig.dial(&spec, &name, &[])?;
     let (request, _) = rig.request(rig.eqs[B])?;
-    let Some(pep) = rig.pep else {
-        return Err(Stop::fail("no passive endpoint"));
-    };
+    let pep = rig.listener()?;
     rig.s.reject(pep, &request, &[])?;
     let (err, data) = fails(&rig, dialed)?;
     ensure!(err == Errno::ECONNREFUSED, "the error is {}", err.name());
@@ -190,8 +185,7 @@ fn reject(cx: &Cx<'_>) -> Outcome {
     let answered = rig.answer(&spec, &request, &[])?;
     rig.connected(dialed)?;
     rig.connected(answered)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn reject_data(cx: &Cx<'_>) -> Outcome {
@@ -202,9 +196,7 @@ fn reject_data(cx: &Cx<'_>) -> Outcome {
         let bytes = pattern(len, len);
         let dialed = rig.dial(&spec, &name, &[])?;
         let (request, _) = rig.request(rig.eqs[B])?;
-        let Some(pep) = rig.pep else {
-            return Err(Stop::fail("no passive endpoint"));
-        };
+        let pep = rig.listener()?;
         rig.s.reject(pep, &request, &bytes)?;
         let (err, data) = fails(&rig, dialed)?;
         ensure!(err == Errno::ECONNREFUSED, "the error is {}", err.name());
@@ -228,9 +220,7 @@ fn shutdown(cx: &Cx<'_>) -> Outcome {
         rig.exchange(A, B, b"first")?;
         rig.s.shutdown(rig.sides[side].ep)?;
         gone(&rig, 1 - side)?;
-        for _ in 0..100 {
-            rig.pump()?;
-        }
+        rig.pump_times(100)?;
         rig.close()?;
     }
     Ok(())
@@ -248,20 +238,13 @@ fn close_is_shutdown(cx: &Cx<'_>) -> Outcome {
 
 fn shutdown_after_data(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
-    let mut recvs = Vec::new();
-    for _ in 0..10 {
-        recvs.push(rig.post(B, Post::recv(20_000))?);
-    }
+    let recvs = rig.post_all(B, (0..10).map(|_| Post::recv(20_000)))?;
     for i in 0..10 {
-        let send = rig.post(A, Post::send(pattern(20_000, i)))?;
-        rig.done(A, send)?;
+        rig.complete(A, Post::send(pattern(20_000, i)))?;
     }
     rig.s.shutdown(rig.sides[A].ep)?;
     for (i, recv) in recvs.into_iter().enumerate() {
-        ensure!(
-            rig.done(B, recv)?.bytes() == pattern(20_000, i),
-            "message {i} is damaged"
-        );
+        rig.arrives(recv, pattern(20_000, i))?;
     }
     gone(&rig, B)
 }
@@ -275,24 +258,17 @@ fn shutdown_both(cx: &Cx<'_>) -> Outcome {
         Err(e) if e.errno().is_some() => {}
         Err(e) => return Err(e.into()),
     }
-    for _ in 0..100 {
-        rig.pump()?;
-    }
+    rig.pump_times(100)?;
     rig.close()
 }
 
 fn shutdown_ends_receives(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     rig.exchange(A, B, b"first")?;
-    let mut recvs = Vec::new();
-    for _ in 0..5 {
-        recvs.push(rig.post(B, Post::recv(8))?);
-    }
+    let recvs = rig.post_all(B, (0..5).map(|_| Post::recv(8)))?;
     rig.s.shutdown(rig.sides[A].ep)?;
     gone(&rig, B)?;
-    for _ in 0..100 {
-        rig.pump()?;
-    }
+    rig.pump_times(100)?;
     for recv in recvs {
         ensure!(rig.take_done(B, recv).is_none(), "a receive succeeded");
     }
@@ -331,11 +307,7 @@ fn receive_after_shutdown(cx: &Cx<'_>) -> Outcome {
     for _ in 0..3 {
         let late = rig.post(B, Post::recv(8))?;
         let error = rig.failed(B, late)?;
-        ensure!(
-            error.err == Errno::ENOTCONN,
-            "the error is {}",
-            error.err.name()
-        );
+        ensure_eq!(error.err, Errno::ENOTCONN, "the error");
     }
     rig.close()
 }
@@ -346,14 +318,8 @@ fn arrived_before_shutdown(cx: &Cx<'_>) -> Outcome {
     let send = rig.post(A, Post::send(*b"last"))?;
     rig.sent(A, send)?;
     rig.s.shutdown(rig.sides[A].ep)?;
-    for _ in 0..100 {
-        rig.pump()?;
-    }
-    let recv = rig.post(B, Post::recv(8))?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == b"last",
-        "the message arrived damaged"
-    );
+    rig.pump_times(100)?;
+    rig.complete(B, Post::recv(8))?.carries(b"last")?;
     gone(&rig, B)?;
     rig.close()
 }
@@ -367,22 +333,15 @@ fn receive_before_connect(cx: &Cx<'_>) -> Outcome {
     rig.answer(&spec, &request, &[])?;
     rig.connected(A)?;
     rig.connected(B)?;
-    let send = rig.post(B, Post::send(*b"early bird"))?;
-    rig.done(B, send)?;
-    ensure!(
-        rig.done(A, early)?.bytes() == b"early bird",
-        "the message arrived damaged"
-    );
-    rig.quiet()?;
-    rig.close()
+    rig.complete(B, Post::send(*b"early bird"))?;
+    rig.done(A, early)?.carries(b"early bird")?;
+    rig.finish()
 }
 
 fn names(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     let (s, a, b) = (rig.s, rig.sides[A].ep, rig.sides[B].ep);
-    let Some(pep) = rig.pep else {
-        return Err(Stop::fail("no passive endpoint"));
-    };
+    let pep = rig.listener()?;
     let (a_name, a_peer) = (s.name(a)?, s.peer(a)?);
     let b_peer = s.peer(b)?;
     ensure!(
@@ -443,9 +402,7 @@ fn short(cx: &Cx<'_>, fid: Fid) -> Outcome {
 
 fn name_short(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
-    let Some(pep) = rig.pep else {
-        return Err(Stop::fail("no passive endpoint"));
-    };
+    let pep = rig.listener()?;
     short(cx, pep)?;
     short(cx, rig.sides[A].ep)
 }
@@ -508,8 +465,7 @@ fn many(cx: &Cx<'_>) -> Outcome {
         rig.exchange(*a, *b, &pattern(100 + i, i))?;
         rig.exchange(*b, *a, &pattern(200 + i, i))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn any_order(cx: &Cx<'_>) -> Outcome {
@@ -529,8 +485,7 @@ fn any_order(cx: &Cx<'_>) -> Outcome {
         ensure!(back == *data, "request {data:?} was answered with {back:?}");
         rig.exchange(side, answered, data)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn again(cx: &Cx<'_>) -> Outcome {

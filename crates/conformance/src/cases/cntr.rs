@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{Errno, Flags, WaitObj};
 
-use crate::case::{Cx, Outcome, Step, cases, offered, refused};
+use crate::case::{Cx, Outcome, Step, cases, in_use, offered, refused};
 use crate::ensure;
 use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec, offer};
@@ -44,10 +44,7 @@ fn open(cx: &Cx<'_>, wait: WaitObj) -> Step<Fid> {
 /// A rig with a counter of A's sends and one of B's receives.
 fn counted<'a>(cx: &Cx<'a>, spec: Spec, wait: WaitObj) -> Step<(Rig<'a>, Fid, Fid)> {
     open(cx, wait)?;
-    let spec = Spec {
-        counters: Some(wait),
-        ..spec
-    };
+    let spec = spec.counters(Some(wait));
     let rig = Rig::open(cx, &spec)?;
     let tx = rig.sides[A].tx_cntr;
     let rx = rig.sides[B].rx_cntr;
@@ -107,27 +104,18 @@ fn counts_sends(cx: &Cx<'_>) -> Outcome {
 
 fn counts_receives(cx: &Cx<'_>) -> Outcome {
     let (rig, _, rx) = counted(cx, Spec::default(), WaitObj::None)?;
-    let mut recvs = Vec::new();
-    for _ in 0..10 {
-        recvs.push(rig.post(B, Post::recv(8))?);
-    }
+    let recvs = rig.post_all(B, (0..10).map(|_| Post::recv(8)))?;
     becomes(&rig, rx, 0)?;
     for i in 0..10_u8 {
-        let send = rig.post(A, Post::send([i]))?;
-        rig.done(A, send)?;
+        rig.complete(A, Post::send([i]))?;
     }
-    for recv in recvs {
-        rig.done(B, recv)?;
-    }
+    rig.all_done(B, recvs)?;
     becomes(&rig, rx, 10)?;
     rig.close()
 }
 
 fn counts_silent(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        selective: Flags::SEND | Flags::RECV,
-        ..Spec::default()
-    };
+    let spec = Spec::default().selective(Flags::SEND | Flags::RECV);
     let (rig, tx, rx) = counted(cx, spec, WaitObj::None)?;
     for _ in 0..10 {
         rig.post(B, Post::recv(8))?;
@@ -135,8 +123,7 @@ fn counts_silent(cx: &Cx<'_>) -> Outcome {
     }
     becomes(&rig, tx, 10)?;
     becomes(&rig, rx, 10)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn counts_inject(cx: &Cx<'_>) -> Outcome {
@@ -154,10 +141,7 @@ fn counts_inject(cx: &Cx<'_>) -> Outcome {
 fn tagged(cx: &Cx<'_>) -> Outcome {
     let (rig, tx, rx) = counted(cx, Spec::tagged(), WaitObj::None)?;
     for (i, len) in (1..).zip([0, 100, 300_000]) {
-        let recv = rig.post(B, Post::trecv(1, 0, len))?;
-        let send = rig.post(A, Post::tsend(1, vec![1; len]))?;
-        rig.done(A, send)?;
-        rig.done(B, recv)?;
+        rig.deliver(Post::trecv(1, 0, len), Post::tsend(1, vec![1; len]))?;
         becomes(&rig, tx, i)?;
         becomes(&rig, rx, i)?;
     }
@@ -304,7 +288,7 @@ fn shared(cx: &Cx<'_>) -> Outcome {
 
 fn busy(cx: &Cx<'_>) -> Outcome {
     let (rig, tx, _) = counted(cx, Spec::default(), WaitObj::None)?;
-    refused(rig.s.close(tx), &[Errno::EBUSY], "closing a bound counter")?;
+    in_use(rig.s.close(tx), "a bound counter")?;
     rig.exchange(A, B, b"still counted")?;
     becomes(&rig, tx, 1)?;
     rig.close()

@@ -151,10 +151,7 @@ fn barrier(cx: &Cx<'_>) -> Outcome {
 }
 
 fn barrier2(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        selective: Flags::SEND,
-        ..Spec::collective()
-    };
+    let spec = Spec::collective().selective(Flags::SEND);
     let team = Team::with(cx, 2, &spec)?;
     let group = team.all()?;
     let what = What::new(Collective::Barrier, Datatype::Uint8, 0);
@@ -421,10 +418,7 @@ fn beside_messages(cx: &Cx<'_>) -> Outcome {
 }
 
 fn domains(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        two_domains: true,
-        ..Spec::collective()
-    };
+    let spec = Spec::collective().two_domains(true);
     let team = Team::with(cx, 3, &spec)?;
     let group = team.all()?;
     for coll in Collective::ALL {

@@ -3,7 +3,7 @@
 use ripstop_core::Info;
 use ripstop_types::{Errno, FiAddr, Flags};
 
-use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, in_use, offered, ready, refused};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, bare, hints, of_provider, offer, query};
 use crate::subject::{AvAttr, Completion, CqAttr, Direction, Fid, Post, Subject, Token};
@@ -141,30 +141,20 @@ impl<'a> Pair<'a> {
     fn post(&self, ep: Fid, mut post: Post) -> Step<Token> {
         post.token = self.rig.token();
         self.until("a full queue takes another operation", || {
-            match self.rig.s.post(ep, &post) {
-                Ok(()) => Ok(Some(post.token)),
-                Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-                Err(e) => Err(e.into()),
-            }
-        })
+            ready(self.rig.s.post(ep, &post))
+        })?;
+        Ok(post.token)
     }
 
     /// Waits for the next completion of a queue, and makes progress at all others.
     fn next(&self, cq: Fid) -> Step<Completion> {
-        self.until("a completion", || match self.rig.s.cq_read(cq, 1) {
-            Ok(mut read) => Ok(read.pop()),
-            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-            Err(e) => Err(e.into()),
-        })
+        self.until("a completion", || next(self.rig.s, cq))
     }
 
     fn until<T>(&self, what: &str, mut f: impl FnMut() -> Step<Option<T>>) -> Step<T> {
         self.rig.until(what, || {
             for cq in self.from.queues().chain(self.to.queues()) {
-                match self.rig.s.cq_read(cq, 0) {
-                    Err(e) if !e.is(Errno::EAGAIN) => return Err(e.into()),
-                    _ => {}
-                }
+                ready(self.rig.s.cq_read(cq, 0))?;
             }
             f()
         })
@@ -177,6 +167,11 @@ impl<'a> Pair<'a> {
         s.close(self.domain)?;
         self.rig.close()
     }
+}
+
+/// The next completion of a queue, if there is one.
+fn next(s: &dyn Subject, cq: Fid) -> Step<Option<Completion>> {
+    Ok(ready(s.cq_read(cq, 1))?.and_then(|mut read| read.pop()))
 }
 
 fn named_contexts(cx: &Cx<'_>) -> Outcome {
@@ -265,7 +260,7 @@ fn context_unknown(cx: &Cx<'_>) -> Outcome {
 fn scalable_busy(cx: &Cx<'_>) -> Outcome {
     let pair = Pair::open(cx)?;
     let closed = pair.rig.s.close(pair.from.sep);
-    refused(closed, &[Errno::EBUSY], "closing it under its contexts")?;
+    in_use(closed, "it under its contexts")?;
     pair.close()
 }
 
@@ -298,10 +293,7 @@ fn shared(cx: &Cx<'_>) -> Step<Info> {
 fn shared_receive(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     let s = rig.s;
-    let spec = Spec {
-        shared_rx: true,
-        ..Spec::tagged()
-    };
+    let spec = Spec::tagged().shared_rx(true);
     let info = offer(cx, &spec)?;
     let domain = s.domain(rig.fabric, &info)?;
     let srx = offered(
@@ -344,24 +336,17 @@ fn shared_receive(cx: &Cx<'_>) -> Outcome {
                 _ => Post::tsend(u64::from(i), [i]),
             };
             let send = rig.post(A, send.with(to))?;
-            let got = rig.until("a message at the shared context", || {
-                match s.cq_read(cq, 1) {
-                    Ok(mut read) => Ok(read.pop()),
-                    Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-                    Err(e) => Err(e.into()),
-                }
-            })?;
+            let got = rig.until("a message at the shared context", || next(s, cq))?;
             ensure!(got.token == Some(recv), "message {i} took another receive");
             ensure!(got.bytes() == [i], "message {i} is {:?}", got.bytes());
             rig.done(A, send)?;
         }
     }
-    refused(s.close(srx), &[Errno::EBUSY], "closing it under endpoints")?;
+    in_use(s.close(srx), "it under endpoints")?;
     for fid in eps.into_iter().chain([srx, cq, av, domain]) {
         s.close(fid)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn shared_transmit(cx: &Cx<'_>) -> Outcome {
@@ -392,20 +377,10 @@ fn shared_transmit(cx: &Cx<'_>) -> Outcome {
         let recv = rig.post(B, Post::recv(4))?;
         let mut send = Post::send([i as u8]).with(*peer);
         send.token = rig.token();
-        rig.until("a full queue takes another", || {
-            match rig.s.post(*ep, &send) {
-                Ok(()) => Ok(Some(())),
-                Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-                Err(e) => Err(e.into()),
-            }
-        })?;
-        let done = rig.until("its completion", || match rig.s.cq_read(*cq, 1) {
-            Ok(mut read) => Ok(read.pop()),
-            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-            Err(e) => Err(e.into()),
-        })?;
+        rig.retry("a full queue takes another", || rig.s.post(*ep, &send))?;
+        let done = rig.until("its completion", || next(rig.s, *cq))?;
         ensure!(done.token == Some(send.token), "another's completion");
-        ensure!(rig.done(B, recv)?.bytes() == [i as u8], "the message");
+        rig.arrives(recv, [i as u8])?;
     }
     for (ep, cq, av, _) in all {
         for fid in [ep, cq, av] {
@@ -427,7 +402,7 @@ fn shared_transmit_busy(cx: &Cx<'_>) -> Outcome {
     rig.s.bind(ep, stx, Flags::empty())?;
     let bound = rig.s.bind(ep, second, Flags::empty());
     refused(bound, &[Errno::EINVAL], "binding a second one")?;
-    refused(rig.s.close(stx), &[Errno::EBUSY], "closing it in use")?;
+    in_use(rig.s.close(stx), "it in use")?;
     for fid in [ep, stx, second, domain] {
         rig.s.close(fid)?;
     }

@@ -5,10 +5,10 @@ mod wait;
 
 use ripstop_types::{CqFormat, Errno, Flags};
 
-use crate::case::{Case, Cx, Outcome, cases, refused};
-use crate::ensure;
+use crate::case::{Case, Cx, Outcome, Step, cases, flagged, in_use, ready, refused};
 use crate::rig::{A, B, Rig, Spec, offer, pattern};
-use crate::subject::{CqAttr, Post};
+use crate::subject::{CqAttr, Post, Token};
+use crate::{ensure, ensure_eq};
 
 pub(super) fn cases() -> Vec<Case> {
     [OWN, source::CASES, wait::CASES].concat()
@@ -55,26 +55,14 @@ fn empty(cx: &Cx<'_>) -> Outcome {
 
 fn count(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
-    let mut recvs = Vec::new();
-    for _ in 0..10 {
-        recvs.push(rig.post(B, Post::recv(8))?);
-    }
-    let mut sends = Vec::new();
-    for i in 0..10_u8 {
-        sends.push(rig.post(A, Post::send([i]))?);
-    }
+    let recvs = rig.post_all(B, (0..10).map(|_| Post::recv(8)))?;
+    let sends = rig.post_all(A, (0..10_u8).map(|i| Post::send([i])))?;
     for send in sends {
         rig.sent(A, send)?;
     }
     let mut seen = Vec::new();
     for max in [1, 3, 5, 16] {
-        let read = rig.watch("completions", || {
-            match rig.s.cq_read(rig.sides[B].cq, max) {
-                Ok(read) => Ok(Some(read)),
-                Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-                Err(e) => Err(e.into()),
-            }
-        })?;
+        let read = rig.watch("completions", || ready(rig.s.cq_read(rig.sides[B].cq, max)))?;
         ensure!(
             read.len() <= max,
             "{} entries where {max} were asked for",
@@ -90,11 +78,7 @@ fn count(cx: &Cx<'_>) -> Outcome {
 }
 
 fn count_zero(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        two_domains: true,
-        ..Spec::default()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::default().two_domains(true))?;
     rig.exchange(A, B, b"first")?;
     // The second has to come while an entry of the first waits.
     for _ in 0..2 {
@@ -113,33 +97,22 @@ fn format_context(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default().format(CqFormat::Context))?;
     for i in 0..20 {
         // The tokens tell that each operation ended once.
-        let recv = rig.post(B, Post::recv(300))?;
-        let send = rig.post(A, Post::send(pattern(10 * i, i)))?;
-        rig.done(A, send)?;
-        rig.done(B, recv)?;
+        rig.deliver(Post::recv(300), Post::send(pattern(10 * i, i)))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn format_msg(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default().format(CqFormat::Msg))?;
     let got = rig.exchange(A, B, &pattern(77, 1))?;
     ensure!(got.len == 77, "the length is {}", got.len);
-    ensure!(
-        got.flags.contains(Flags::RECV),
-        "the flags are {:?}",
-        got.flags
-    );
+    flagged(got.flags, Flags::RECV, "the completion")?;
     rig.close()
 }
 
 fn format_data(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default().format(CqFormat::Data))?;
-    let recv = rig.post(B, Post::recv(8))?;
-    let send = rig.post(A, Post::send(*b"data").data(5))?;
-    rig.done(A, send)?;
-    let got = rig.done(B, recv)?;
+    let got = rig.deliver(Post::recv(8), Post::send(*b"data").data(5))?;
     ensure!(
         got.data == 5 && got.len == 4,
         "data {}, length {}",
@@ -151,10 +124,10 @@ fn format_data(cx: &Cx<'_>) -> Outcome {
 
 fn format_tagged(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged().format(CqFormat::Tagged))?;
-    let recv = rig.post(B, Post::trecv(0, u64::MAX, 8))?;
-    let send = rig.post(A, Post::tsend(31, *b"tag").data(6))?;
-    rig.done(A, send)?;
-    let got = rig.done(B, recv)?;
+    let got = rig.deliver(
+        Post::trecv(0, u64::MAX, 8),
+        Post::tsend(31, *b"tag").data(6),
+    )?;
     ensure!(
         got.tag == 31 && got.data == 6,
         "tag {}, data {}",
@@ -176,16 +149,10 @@ fn overflow(cx: &Cx<'_>) -> Outcome {
         sends.push(rig.post(A, Post::send(i.to_le_bytes()))?);
     }
     for (i, recv) in recvs.into_iter().enumerate() {
-        ensure!(
-            rig.done(B, recv)?.bytes() == i.to_le_bytes(),
-            "message {i} is another"
-        );
+        rig.arrives(recv, i.to_le_bytes())?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 fn overflow_errors(cx: &Cx<'_>) -> Outcome {
@@ -205,11 +172,8 @@ fn overflow_errors(cx: &Cx<'_>) -> Outcome {
             Err(e) => ensure!(i % 2 == 1, "message {i} failed: {}", e.err.name()),
         }
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 fn shared(cx: &Cx<'_>) -> Outcome {
@@ -225,15 +189,10 @@ fn shared(cx: &Cx<'_>) -> Outcome {
     for i in 0..20 {
         // All completions are found at A, whose queue it is.
         let recv = rig.post(B, Post::recv(100))?;
-        let send = rig.post(A, Post::send(pattern(i, i)))?;
-        rig.done(A, send)?;
-        ensure!(
-            rig.done(A, recv)?.bytes() == pattern(i, i),
-            "message {i} is another"
-        );
+        rig.complete(A, Post::send(pattern(i, i)))?;
+        rig.done(A, recv)?.carries(pattern(i, i))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn split(cx: &Cx<'_>) -> Outcome {
@@ -248,8 +207,7 @@ fn split(cx: &Cx<'_>) -> Outcome {
     let sent = wait_on(&rig, rig.sides[A].cq, rig.sides[B].rx_cq)?;
     ensure!(sent.0 == Some(send), "the transmit queue has {:?}", sent.0);
     ensure!(sent.1 == Some(recv), "the receive queue has {:?}", sent.1);
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// One completion of each of two queues, reading all others for progress only.
@@ -259,10 +217,9 @@ fn wait_on(
     two: crate::subject::Fid,
 ) -> crate::case::Step<(Option<u64>, Option<u64>)> {
     let mut found = (None, None);
-    let read = |cq| match rig.s.cq_read(cq, 1) {
-        Ok(mut read) => Ok(read.pop().and_then(|c| c.token)),
-        Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-        Err(e) => Err(crate::case::Stop::from(e)),
+    let read = |cq| -> Step<Option<Token>> {
+        let read = ready(rig.s.cq_read(cq, 1))?;
+        Ok(read.and_then(|mut read| read.pop()?.token))
     };
     rig.watch("a completion on each queue", || {
         found.0 = found.0.or(read(one)?);
@@ -292,11 +249,7 @@ fn error_first(cx: &Cx<'_>) -> Outcome {
         "the error is of {:?}",
         error.entry.token
     );
-    ensure!(
-        error.err == Errno::ETRUNC,
-        "the error is {}",
-        error.err.name()
-    );
+    ensure_eq!(error.err, Errno::ETRUNC, "the error");
     refused(
         rig.s.cq_readerr(cq),
         &[Errno::EAGAIN],
@@ -323,11 +276,7 @@ fn strerror(cx: &Cx<'_>) -> Outcome {
 
 fn busy(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
-    refused(
-        rig.s.close(rig.sides[A].cq),
-        &[Errno::EBUSY],
-        "closing a bound queue",
-    )?;
+    in_use(rig.s.close(rig.sides[A].cq), "a bound queue")?;
     rig.exchange(A, B, b"still open")?;
     rig.close()
 }
@@ -353,8 +302,7 @@ fn completions_outlive_endpoint(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     let recv = rig.post(B, Post::recv(8))?;
     let pending = rig.post(B, Post::recv(8))?;
-    let send = rig.post(A, Post::send(*b"last"))?;
-    rig.done(A, send)?;
+    rig.complete(A, Post::send(*b"last"))?;
     rig.done(B, recv)?;
     for i in 0..3_u8 {
         rig.post(A, Post::send([i]))?;

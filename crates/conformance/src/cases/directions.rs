@@ -45,16 +45,12 @@ fn initiates_without_send(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &no_sender())?;
     let target = rig.expose(B, &[0; 64], RIGHTS)?;
     let write = Post::write(*b"written!", target.at(0, 8)).flags(Flags::DELIVERY_COMPLETE);
-    let write = rig.post(A, write)?;
-    rig.done(A, write)?;
-    let plain = rig.post(A, Post::write(*b"plainly!", target.at(8, 8)))?;
-    rig.done(A, plain)?;
+    rig.complete(A, write)?;
+    rig.complete(A, Post::write(*b"plainly!", target.at(8, 8)))?;
     inject(&rig, target.at(16, 8))?;
-    let read = rig.post(A, Post::read(target.at(0, 24)))?;
-    let found = rig.done(A, read)?.bufs.concat();
+    let found = rig.complete(A, Post::read(target.at(0, 24)))?.bufs.concat();
     ensure!(found == *b"written!plainly!injected", "{found:?} was read");
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn inject(rig: &Rig<'_>, to: Remote) -> Outcome {
@@ -65,12 +61,8 @@ fn inject(rig: &Rig<'_>, to: Remote) -> Outcome {
         addr: rig.sides[A].peer,
     };
     let ep = rig.sides[A].ep;
-    rig.until("a full queue takes another inject", || {
-        match rig.s.inject_write(ep, inject, to) {
-            Ok(()) => Ok(Some(())),
-            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
+    rig.retry("a full queue takes another inject", || {
+        rig.s.inject_write(ep, inject, to)
     })
 }
 
@@ -83,8 +75,7 @@ fn atomics_without_send(cx: &Cx<'_>) -> Outcome {
     for (kind, was) in [(AtomicKind::Plain, None), (AtomicKind::Fetch, Some(6_u64))] {
         let operands: [&[u8]; 2] = [&1_u64.to_ne_bytes(), &[]];
         let post = Post::atomic(kind, add, operands, target.at(0, 8));
-        let token = rig.post(A, post)?;
-        let done = rig.done(A, token)?;
+        let done = rig.complete(A, post)?;
         if let Some(was) = was {
             let found = done.bufs.last();
             ensure!(
@@ -94,8 +85,7 @@ fn atomics_without_send(cx: &Cx<'_>) -> Outcome {
         }
     }
     rig.holds(&target, &7_u64.to_ne_bytes())?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn target(cx: &Cx<'_>) -> Outcome {

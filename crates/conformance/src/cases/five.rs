@@ -1,6 +1,6 @@
 //! Five sides that all talk with each other, and with themselves.
 
-use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Flags};
 
 use crate::case::{Cx, Outcome, Step, cases};
 use crate::ensure;
@@ -68,8 +68,7 @@ fn five_sides(cx: &Cx<'_>) -> Outcome {
     for (to, _) in rig.sides.iter().enumerate() {
         let mut next = [0; SIDES];
         for _ in 0..SIDES * LENGTHS.len() {
-            let recv = rig.post(to, Post::recv(longest))?;
-            let got = rig.done(to, recv)?.bytes();
+            let got = rig.complete(to, Post::recv(longest))?.bytes();
             let from = usize::from(got.first().copied().unwrap_or(u8::MAX));
             ensure!(from < SIDES, "{to} got a message of nobody");
             let number = next[from];
@@ -84,8 +83,7 @@ fn five_sides(cx: &Cx<'_>) -> Outcome {
     for (from, send) in sends {
         rig.done(from, send)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn tagged(cx: &Cx<'_>) -> Outcome {
@@ -107,15 +105,11 @@ fn tagged(cx: &Cx<'_>) -> Outcome {
                 Some(recv) => recv,
                 None => rig.post(to, Post::trecv(from as u64, 0, len))?,
             };
-            ensure!(
-                rig.done(to, recv)?.bytes() == bytes,
-                "{len} bytes from {from} to {to}: damaged"
-            );
+            rig.done(to, recv)?.carries(&bytes)?;
             rig.done(from, send)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn five_sides_inject(cx: &Cx<'_>) -> Outcome {
@@ -131,26 +125,18 @@ fn five_sides_inject(cx: &Cx<'_>) -> Outcome {
                 addr: names[from][to],
             };
             let ep = rig.sides[from].ep;
-            rig.until("a full queue takes another inject", || {
-                match rig.s.inject(ep, inject) {
-                    Ok(()) => Ok(Some(())),
-                    Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-                    Err(e) => Err(e.into()),
-                }
+            rig.retry("a full queue takes another inject", || {
+                rig.s.inject(ep, inject)
             })?;
         }
     }
     for number in 0..EACH {
         for (from, to) in pairs(number) {
-            let recv = rig.post(to, Post::trecv(from as u64, 0, 64))?;
-            ensure!(
-                rig.done(to, recv)?.bytes() == letter(40, from, to, number),
-                "message {number} from {from} to {to}: another one, or damaged"
-            );
+            rig.complete(to, Post::trecv(from as u64, 0, 64))?
+                .carries(letter(40, from, to, number))?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Memory of each side with a part for each other one.
@@ -241,8 +227,7 @@ fn atomics(cx: &Cx<'_>) -> Outcome {
         );
         rig.holds(&targets[to], &(EACH * SIDES as u64).to_ne_bytes())?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn five_sides_four(cx: &Cx<'_>) -> Outcome {
@@ -257,10 +242,7 @@ fn five_sides_four(cx: &Cx<'_>) -> Outcome {
         }
         for (from, send, to, recv, bytes) in open {
             rig.done(from, send)?;
-            ensure!(
-                rig.done(to, recv)?.bytes() == bytes,
-                "from {from} to {to}: damaged"
-            );
+            rig.done(to, recv)?.carries(&bytes)?;
         }
         Ok(())
     };

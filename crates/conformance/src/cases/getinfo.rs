@@ -9,9 +9,9 @@ use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, TxAttr};
 use ripstop_types::{Errno, Flags, Version};
 
 use crate::case::{Case, Cx, Outcome, Step, Stop, cases};
-use crate::ensure;
 use crate::rig;
 use crate::subject::{Query, Result as CallResult};
+use crate::{ensure, ensure_eq};
 
 pub(super) fn cases() -> Vec<Case> {
     [OWN, hints::CASES, nodes::CASES, consumers::CASES].concat()
@@ -165,11 +165,7 @@ fn complete(cx: &Cx<'_>) -> Outcome {
             "no fabric name: {}",
             brief(&info)
         );
-        ensure!(
-            info.fabric.api_version == version,
-            "{name}: api_version is {}, not {version}",
-            info.fabric.api_version
-        );
+        ensure_eq!(info.fabric.api_version, version, "{name}: api_version");
         ensure!(info.addr_format.raw() != 0, "{name}: no address format");
         ensure!(info.tx.size > 0 && info.rx.size > 0, "{name}: a size is 0");
         ensure!(info.tx.iov_limit > 0, "{name}: no transmit iov_limit");

@@ -72,11 +72,7 @@ fn counted_late(
     arrived: Option<&dyn Fn() -> Step<bool>>,
 ) -> Outcome {
     let before = rig.s.cntr_read(cntr)?;
-    rig.until("a full queue takes another inject", || match start() {
-        Ok(()) => Ok(Some(())),
-        Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-        Err(e) => Err(e.into()),
-    })?;
+    rig.retry("a full queue takes another inject", start)?;
     for _ in 0..LOOKS {
         let now = rig.s.cntr_read(cntr)?;
         let arrived = now == before || arrived.is_some_and(|a| a().unwrap_or(false));
@@ -158,8 +154,7 @@ fn writes(cx: &Cx<'_>) -> Outcome {
             rig.announced(B)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn inject_atomic_delivered(cx: &Cx<'_>) -> Outcome {
@@ -177,8 +172,7 @@ fn inject_atomic_delivered(cx: &Cx<'_>) -> Outcome {
         let arrived = || Ok(rig.s.memory_read(target.memory)? == n.to_ne_bytes());
         counted_late(&rig, writes, &start, Some(&arrived))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn inject_flags_changed(cx: &Cx<'_>) -> Outcome {
@@ -195,6 +189,5 @@ fn inject_flags_changed(cx: &Cx<'_>) -> Outcome {
     };
     let arrived = || Ok(rig.s.memory_read(target.memory)? == [1; 8]);
     counted_late(&rig, writes, &start, Some(&arrived))?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }

@@ -7,10 +7,10 @@ mod order;
 
 use ripstop_types::{CqFormat, Errno, Flags};
 
-use crate::case::{Case, Cx, Outcome, cases, offered, refused};
-use crate::ensure;
+use crate::case::{Case, Cx, Outcome, cases, flagged, offered, refused};
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{EpOption, Inject, Post};
+use crate::{ensure, ensure_eq};
 
 pub(super) fn cases() -> Vec<Case> {
     [OWN, order::CASES, flow::CASES, levels::CASES, multi::CASES].concat()
@@ -51,8 +51,7 @@ fn small(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     let got = rig.exchange(A, B, b"hello")?;
     ensure!(got.len == 5, "5 bytes arrived as {}", got.len);
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn sizes(cx: &Cx<'_>) -> Outcome {
@@ -74,8 +73,7 @@ fn sizes(cx: &Cx<'_>) -> Outcome {
         rig.exchange(A, B, &pattern(len, seed))?;
         rig.exchange(B, A, &pattern(len, seed + 1))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn odd_sizes(cx: &Cx<'_>) -> Outcome {
@@ -85,8 +83,7 @@ fn odd_sizes(cx: &Cx<'_>) -> Outcome {
             rig.exchange(A, B, &pattern(len, power))?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn zero_length(cx: &Cx<'_>) -> Outcome {
@@ -103,71 +100,47 @@ fn zero_length(cx: &Cx<'_>) -> Outcome {
             done.len
         );
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn shorter(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     for (room, len) in [(64, 1), (4096, 100), (1 << 20, 70_000)] {
         let bytes = pattern(len, room);
-        let recv = rig.post(B, Post::recv(room))?;
-        let send = rig.post(A, Post::send(&bytes[..]))?;
-        rig.done(A, send)?;
-        let got = rig.done(B, recv)?;
-        ensure!(got.len == len, "{len} bytes arrived as {}", got.len);
-        ensure!(got.bytes() == bytes, "{len} bytes arrived damaged");
+        let got = rig.deliver(Post::recv(room), Post::send(&bytes[..]))?;
+        got.carries(&bytes)?;
         let rest = got.bufs.concat().split_off(len);
         ensure!(
             rest.iter().all(|b| *b == 0),
             "the buffer was written beyond the message"
         );
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn unexpected(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     rig.exchange(A, B, b"first")?;
     let sizes = [1, 100, 5000, 70_000, 300_000];
-    let mut sends = Vec::new();
-    for len in sizes {
-        sends.push(rig.post(A, Post::send(pattern(len, len)))?);
-    }
+    let sends = rig.post_all(
+        A,
+        sizes.into_iter().map(|len| Post::send(pattern(len, len))),
+    )?;
     // Let what can arrive do so.
-    for _ in 0..200 {
-        rig.pump()?;
-    }
+    rig.pump_times(200)?;
     for len in sizes {
-        let recv = rig.post(B, Post::recv(len))?;
-        let got = rig.done(B, recv)?;
-        ensure!(
-            got.bytes() == pattern(len, len),
-            "{len} bytes arrived damaged or out of turn"
-        );
+        rig.complete(B, Post::recv(len))?
+            .carries(pattern(len, len))?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 /// Checks the report of a message of `sent` bytes in a buffer of `room`.
 fn cut_off(rig: &Rig<'_>, token: u64, room: usize, sent: usize) -> Outcome {
     let error = rig.failed(B, token)?;
-    ensure!(
-        error.err == Errno::ETRUNC,
-        "the error is {}",
-        error.err.name()
-    );
-    ensure!(
-        error.olen == sent - room,
-        "olen is {}, not {}",
-        error.olen,
-        sent - room
-    );
+    ensure_eq!(error.err, Errno::ETRUNC, "the error");
+    ensure_eq!(error.olen, sent - room, "olen");
     let flags = error.entry.flags;
     ensure!(
         flags.contains(Flags::RECV),
@@ -185,8 +158,7 @@ fn truncated(cx: &Cx<'_>) -> Outcome {
         rig.done(A, send)?;
         rig.exchange(A, B, b"the next one")?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn truncated_unexpected(cx: &Cx<'_>) -> Outcome {
@@ -194,16 +166,13 @@ fn truncated_unexpected(cx: &Cx<'_>) -> Outcome {
     rig.exchange(A, B, b"first")?;
     for (room, len) in [(10, 11), (100, 4000), (1000, 100_000)] {
         let send = rig.post(A, Post::send(pattern(len, 1)))?;
-        for _ in 0..100 {
-            rig.pump()?;
-        }
+        rig.pump_times(100)?;
         let recv = rig.post(B, Post::recv(room))?;
         cut_off(&rig, recv, room, len)?;
         rig.done(A, send)?;
         rig.exchange(A, B, b"the next one")?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Splits bytes into `count` pieces of unequal length.
@@ -227,17 +196,11 @@ fn iov_send(cx: &Cx<'_>) -> Outcome {
     for count in 1..=rig.info.tx.iov_limit {
         for len in [count, 1000, 100_001] {
             let bytes = pattern(len, count);
-            let recv = rig.post(B, Post::recv(len))?;
-            let send = rig.post(A, Post::send(*b"").iov(pieces(&bytes, count)))?;
-            rig.done(A, send)?;
-            ensure!(
-                rig.done(B, recv)?.bytes() == bytes,
-                "{count} pieces arrived damaged"
-            );
+            rig.deliver(Post::recv(len), Post::send(*b"").iov(pieces(&bytes, count)))?
+                .carries(&bytes)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn iov_recv(cx: &Cx<'_>) -> Outcome {
@@ -246,17 +209,11 @@ fn iov_recv(cx: &Cx<'_>) -> Outcome {
         for len in [count, 1000, 100_001] {
             let bytes = pattern(len, count);
             let room = pieces(&vec![0; len], count);
-            let recv = rig.post(B, Post::recv(0).iov(room))?;
-            let send = rig.post(A, Post::send(&bytes[..]))?;
-            rig.done(A, send)?;
-            ensure!(
-                rig.done(B, recv)?.bytes() == bytes,
-                "{count} pieces arrived damaged"
-            );
+            rig.deliver(Post::recv(0).iov(room), Post::send(&bytes[..]))?
+                .carries(&bytes)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn iov_over_limit(cx: &Cx<'_>) -> Outcome {
@@ -283,13 +240,9 @@ fn inject(cx: &Cx<'_>) -> Outcome {
         let bytes = pattern(len, len);
         let recv = rig.post(B, Post::recv(limit))?;
         rig.inject(A, &bytes, None, None)?;
-        ensure!(
-            rig.done(B, recv)?.bytes() == bytes,
-            "{len} bytes arrived damaged"
-        );
+        rig.arrives(recv, &bytes)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn inject_too_long(cx: &Cx<'_>) -> Outcome {
@@ -315,15 +268,9 @@ fn inject_too_long(cx: &Cx<'_>) -> Outcome {
 
 fn inject_flag(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
-    let recv = rig.post(B, Post::recv(64))?;
-    let send = rig.post(A, Post::send(*b"inject").flags(Flags::INJECT))?;
-    rig.done(A, send)?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == b"inject",
-        "the message arrived damaged"
-    );
-    rig.quiet()?;
-    rig.close()
+    rig.deliver(Post::recv(64), Post::send(*b"inject").flags(Flags::INJECT))?
+        .carries(b"inject")?;
+    rig.finish()
 }
 
 /// Values whose bytes would show a wrong width or byte order.
@@ -341,25 +288,13 @@ fn cq_data(cx: &Cx<'_>) -> Outcome {
     for data in DATA.map(|d| fitting(&rig, d)) {
         for len in [0, 10, 100_000] {
             let bytes = pattern(len, 3);
-            let recv = rig.post(B, Post::recv(len))?;
-            let send = rig.post(A, Post::send(&bytes[..]).data(data))?;
-            rig.done(A, send)?;
-            let got = rig.done(B, recv)?;
-            ensure!(got.bytes() == bytes, "{len} bytes arrived damaged");
-            ensure!(
-                got.data == data,
-                "CQ data {data:#x} arrived as {:#x}",
-                got.data
-            );
-            ensure!(
-                got.flags.contains(Flags::REMOTE_CQ_DATA),
-                "flags are {:?}",
-                got.flags
-            );
+            let got = rig.deliver(Post::recv(len), Post::send(&bytes[..]).data(data))?;
+            got.carries(&bytes)?;
+            ensure_eq!(got.data, data, "CQ data {data:#x}");
+            flagged(got.flags, Flags::REMOTE_CQ_DATA, "the completion")?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn cq_data_sendmsg(cx: &Cx<'_>) -> Outcome {
@@ -367,17 +302,11 @@ fn cq_data_sendmsg(cx: &Cx<'_>) -> Outcome {
     let data = fitting(&rig, DATA[3]);
     let recv = rig.post(B, Post::recv(16))?;
     let post = Post::send(*b"data").data(data).flags(Flags::COMPLETION);
-    let send = rig.post(A, post)?;
-    rig.done(A, send)?;
+    rig.complete(A, post)?;
     let got = rig.done(B, recv)?;
-    ensure!(
-        got.data == data,
-        "CQ data {data:#x} arrived as {:#x}",
-        got.data
-    );
-    ensure!(got.bytes() == b"data", "the message arrived damaged");
-    rig.quiet()?;
-    rig.close()
+    ensure_eq!(got.data, data, "CQ data {data:#x}");
+    got.carries(b"data")?;
+    rig.finish()
 }
 
 fn inject_data(cx: &Cx<'_>) -> Outcome {
@@ -386,20 +315,11 @@ fn inject_data(cx: &Cx<'_>) -> Outcome {
         let recv = rig.post(B, Post::recv(16))?;
         rig.inject(A, b"data", None, Some(data))?;
         let got = rig.done(B, recv)?;
-        ensure!(
-            got.data == data,
-            "CQ data {data:#x} arrived as {:#x}",
-            got.data
-        );
-        ensure!(got.bytes() == b"data", "the message arrived damaged");
-        ensure!(
-            got.flags.contains(Flags::REMOTE_CQ_DATA),
-            "flags are {:?}",
-            got.flags
-        );
+        ensure_eq!(got.data, data, "CQ data {data:#x}");
+        got.carries(b"data")?;
+        flagged(got.flags, Flags::REMOTE_CQ_DATA, "the completion")?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn no_cq_data(cx: &Cx<'_>) -> Outcome {
@@ -440,15 +360,10 @@ fn more(cx: &Cx<'_>) -> Outcome {
         }
         for (i, (send, recv)) in sends.into_iter().zip(recvs).enumerate() {
             rig.done(A, send)?;
-            let got = rig.done(B, recv)?;
-            ensure!(
-                got.bytes() == pattern(10 + i, i),
-                "message {i} arrived damaged"
-            );
+            rig.done(B, recv)?.carries(pattern(10 + i, i))?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn completion_flags(cx: &Cx<'_>) -> Outcome {
@@ -459,17 +374,9 @@ fn completion_flags(cx: &Cx<'_>) -> Outcome {
             let send = rig.post(A, Post::send(pattern(len, 1)))?;
             let (sent, got) = (rig.done(A, send)?, rig.done(B, recv)?);
             let wanted = Flags::SEND | Flags::MSG;
-            ensure!(
-                sent.flags.contains(wanted),
-                "{format:?}: a send has {:?}",
-                sent.flags
-            );
+            flagged(sent.flags, wanted, &format!("{format:?}: a send"))?;
             let wanted = Flags::RECV | Flags::MSG;
-            ensure!(
-                got.flags.contains(wanted),
-                "{format:?}: a receive has {:?}",
-                got.flags
-            );
+            flagged(got.flags, wanted, &format!("{format:?}: a receive"))?;
             ensure!(
                 !got.flags.contains(Flags::TAGGED),
                 "{format:?}: {:?}",
@@ -491,14 +398,10 @@ fn bidirectional(cx: &Cx<'_>) -> Outcome {
         let send_b = rig.post(B, Post::send(&bytes[..]))?;
         for (side, recv, send) in [(A, recv_a, send_a), (B, recv_b, send_b)] {
             rig.done(side, send)?;
-            ensure!(
-                rig.done(side, recv)?.bytes() == bytes,
-                "{len} bytes arrived damaged"
-            );
+            rig.done(side, recv)?.carries(&bytes)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn before_enable(cx: &Cx<'_>) -> Outcome {
@@ -541,22 +444,16 @@ fn max_msg_size(cx: &Cx<'_>) -> Outcome {
         // The other side's limit is its own.
         rig.exchange(B, A, &pattern(limit + 1, 2))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn two_domains(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        two_domains: true,
-        ..Spec::default()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::default().two_domains(true))?;
     for len in [1, 1000, 200_000] {
         rig.exchange(A, B, &pattern(len, 1))?;
         rig.exchange(B, A, &pattern(len, 2))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Sets the endpoint's default flags of one direction, where that is offered.

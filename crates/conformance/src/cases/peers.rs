@@ -63,61 +63,36 @@ fn self_send(cx: &Cx<'_>) -> Outcome {
     for len in [0, 8, 5000, 400_000, 2 << 20] {
         let bytes = pattern(len, len);
         let recv = rig.post(A, Post::recv(len))?;
-        let send = rig.post(A, Post::send(&bytes[..]))?;
-        rig.done(A, send)?;
-        ensure!(
-            rig.done(A, recv)?.bytes() == bytes,
-            "{len} bytes arrived damaged"
-        );
+        rig.complete(A, Post::send(&bytes[..]))?;
+        rig.done(A, recv)?.carries(&bytes)?;
         let recv = rig.post(A, Post::trecv(7, 0, len))?;
-        let send = rig.post(A, Post::tsend(7, &bytes[..]))?;
-        rig.done(A, send)?;
-        ensure!(
-            rig.done(A, recv)?.bytes() == bytes,
-            "{len} tagged bytes arrived damaged"
-        );
+        rig.complete(A, Post::tsend(7, &bytes[..]))?;
+        rig.done(A, recv)?.carries(&bytes)?;
     }
     let recv = rig.post(A, Post::recv(8))?;
     rig.inject(A, b"me", None, None)?;
-    ensure!(
-        rig.done(A, recv)?.bytes() == b"me",
-        "the inject arrived damaged"
-    );
-    rig.quiet()?;
-    rig.close()
+    rig.done(A, recv)?.carries(b"me")?;
+    rig.finish()
 }
 
 fn self_unexpected(cx: &Cx<'_>) -> Outcome {
     let rig = self_rig(cx)?;
-    let mut sends = Vec::new();
-    for tag in 0..10 {
-        sends.push(rig.post(A, Post::tsend(tag, pattern(10_000, tag as usize)))?);
-    }
-    for _ in 0..50 {
-        rig.pump()?;
-    }
+    let sends = rig.post_all(
+        A,
+        (0..10).map(|tag| Post::tsend(tag, pattern(10_000, tag as usize))),
+    )?;
+    rig.pump_times(50)?;
     for tag in (0..10).rev() {
-        let recv = rig.post(A, Post::trecv(tag, 0, 10_000))?;
-        let got = rig.done(A, recv)?;
-        ensure!(
-            got.bytes() == pattern(10_000, tag as usize),
-            "tag {tag} is damaged"
-        );
+        rig.complete(A, Post::trecv(tag, 0, 10_000))?
+            .carries(pattern(10_000, tag as usize))?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 fn both_connect(cx: &Cx<'_>) -> Outcome {
     for round in 0..20 {
-        let spec = Spec {
-            two_domains: round % 2 == 1,
-            ..Spec::default()
-        };
-        let rig = Rig::open(cx, &spec)?;
+        let rig = Rig::open(cx, &Spec::default().two_domains(round % 2 == 1))?;
         let len = [1, 100, 60_000][round % 3];
         let mut open = Vec::new();
         for side in [A, B] {
@@ -147,11 +122,7 @@ fn both_connect(cx: &Cx<'_>) -> Outcome {
             );
         }
         for (side, recv) in open {
-            let got = rig.done(side, recv)?;
-            ensure!(
-                got.bytes() == pattern(len, 1 - side),
-                "round {round}: damaged"
-            );
+            rig.done(side, recv)?.carries(pattern(len, 1 - side))?;
             if let Some(send) = sends[side] {
                 rig.done(side, send)?;
             }
@@ -164,10 +135,7 @@ fn both_connect(cx: &Cx<'_>) -> Outcome {
 
 fn all_to_all(cx: &Cx<'_>) -> Outcome {
     const COUNT: usize = 8;
-    let spec = Spec {
-        one_av: true,
-        ..Spec::tagged()
-    };
+    let spec = Spec::tagged().one_av(true);
     let mut rig = Rig::open(cx, &spec)?;
     let domain = rig.sides[A].domain;
     while rig.sides.len() < COUNT {
@@ -190,13 +158,9 @@ fn all_to_all(cx: &Cx<'_>) -> Outcome {
     }
     for (from, send, to, recv, bytes) in open {
         rig.done(from, send)?;
-        ensure!(
-            rig.done(to, recv)?.bytes() == bytes,
-            "from {from} to {to}: damaged"
-        );
+        rig.done(to, recv)?.carries(&bytes)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// An info whose endpoints open at an address.
@@ -263,10 +227,7 @@ fn settle(cx: &Cx<'_>, rig: &mut Rig<'_>, spec: &Spec) -> Outcome {
 
 /// Closes B and opens it again at its address; it knows A.
 fn restart<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
-    let spec = Spec {
-        two_domains: true,
-        ..Spec::default()
-    };
+    let spec = Spec::default().two_domains(true);
     let mut rig = Rig::open(cx, &spec)?;
     settle(cx, &mut rig, &spec)?;
     rig.exchange(A, B, b"before")?;
@@ -318,7 +279,7 @@ fn peer_restarts(cx: &Cx<'_>) -> Outcome {
             reaches(&rig, b"after")?;
         }
     };
-    ensure!(got.bytes() == b"after", "the message arrived damaged");
+    got.carries(b"after")?;
     Ok(())
 }
 
@@ -328,17 +289,11 @@ fn peer_restarts_and_speaks(cx: &Cx<'_>) -> Outcome {
     let send = rig.post(B, Post::send(*b"back again"))?;
     rig.end_within(lost(), B, send)?
         .map_err(|e| Stop::fail(format!("the new peer's send failed: {}", e.err.name())))?;
-    ensure!(
-        rig.done(A, recv)?.bytes() == b"back again",
-        "the message arrived damaged"
-    );
+    rig.done(A, recv)?.carries(b"back again")?;
     // And now the other way, over the same connection or a new one.
     let recv = rig.post(B, Post::recv(16))?;
     reaches(&rig, b"welcome")?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == b"welcome",
-        "the answer arrived damaged"
-    );
+    rig.arrives(recv, b"welcome")?;
     Ok(())
 }
 
@@ -416,10 +371,7 @@ fn nobody_then_somebody(cx: &Cx<'_>) -> Outcome {
     rig.sides[A].peer = late;
     let recv = rig.post(2, Post::recv(16))?;
     reaches(&rig, b"now")?;
-    ensure!(
-        rig.done(2, recv)?.bytes() == b"now",
-        "the message arrived damaged"
-    );
+    rig.done(2, recv)?.carries(b"now")?;
     Ok(())
 }
 
@@ -444,14 +396,12 @@ fn peer_comes_late(cx: &Cx<'_>) -> Outcome {
     if !arrived {
         reaches(&rig, b"early")?;
     }
-    ensure!(
-        rig.done(2, recv)?.bytes() == b"early",
-        "the message arrived damaged"
-    );
+    rig.done(2, recv)?.carries(b"early")?;
     Ok(())
 }
 
-fn silent_peer_waits(cx: &Cx<'_>) -> Outcome {
+/// A rig whose `A` knows a stranger too, which takes connections and says nothing.
+fn with_stranger<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, FiAddr, TcpListener)> {
     let rig = Rig::open(cx, &Spec::default())?;
     if rig.info.addr_format == AddrFormat::Str {
         return Err(Stop::not_offered("strangers cannot take an address"));
@@ -459,6 +409,11 @@ fn silent_peer_waits(cx: &Cx<'_>) -> Outcome {
     let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
     let addr = stranger.local_addr().map_err(Stop::fail)?;
     let silent = rig.insert(A, Some(&Address::Ip(addr)))?;
+    Ok((rig, silent, stranger))
+}
+
+fn silent_peer_waits(cx: &Cx<'_>) -> Outcome {
+    let (rig, silent, _stranger) = with_stranger(cx)?;
     let start = Instant::now();
     let mut sent = None;
     while start.elapsed() < super::cm::WAITED {
@@ -483,13 +438,7 @@ fn silent_peer_waits(cx: &Cx<'_>) -> Outcome {
 }
 
 fn silent_peer(cx: &Cx<'_>) -> Outcome {
-    let rig = Rig::open(cx, &Spec::default())?;
-    if rig.info.addr_format == AddrFormat::Str {
-        return Err(Stop::not_offered("strangers cannot take an address"));
-    }
-    let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
-    let addr = stranger.local_addr().map_err(Stop::fail)?;
-    let silent = rig.insert(A, Some(&Address::Ip(addr)))?;
+    let (rig, silent, _stranger) = with_stranger(cx)?;
     let bound = bound(Duration::from_secs(10));
     let start = Instant::now();
     if let Some(token) = posted(&rig, || Post::send(*b"hello?").with(silent), bound)? {
@@ -504,10 +453,7 @@ fn silent_peer(cx: &Cx<'_>) -> Outcome {
 }
 
 fn peer_closes_in_transfer(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        two_domains: true,
-        ..Spec::tagged()
-    };
+    let spec = Spec::tagged().two_domains(true);
     for (len, tagged) in [(64, false), (4 << 20, false), (4 << 20, true)] {
         let rig = Rig::open(cx, &spec)?;
         rig.exchange(A, B, b"first")?;
@@ -529,9 +475,7 @@ fn peer_closes_in_transfer(cx: &Cx<'_>) -> Outcome {
             false => Post::recv(len),
         };
         rig.post(B, recv)?;
-        for _ in 0..5 {
-            rig.pump()?;
-        }
+        rig.pump_times(5)?;
         rig.s.close(rig.sides[B].ep)?;
         let start = Instant::now();
         for token in open {
@@ -552,8 +496,7 @@ fn others_go_on(cx: &Cx<'_>) -> Outcome {
     let name = rig.sides[2].name.clone();
     let third = rig.insert(A, name.as_ref())?;
     let recv = rig.post(2, Post::recv(8))?;
-    let send = rig.post(A, Post::send(*b"third").with(third))?;
-    rig.done(A, send)?;
+    rig.complete(A, Post::send(*b"third").with(third))?;
     rig.done(2, recv)?;
     rig.s.close(rig.sides[2].ep)?;
     for i in 0..50 {
@@ -568,8 +511,7 @@ fn others_go_on(cx: &Cx<'_>) -> Outcome {
 }
 
 fn directed_recv_of_lost_peer(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec::tagged().caps(Flags::DIRECTED_RECV);
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::tagged().caps(Flags::DIRECTED_RECV))?;
     rig.exchange(A, B, b"first")?;
     let from = rig.sides[B].peer;
     let recv = rig.post(B, Post::trecv(1, 0, 8).with(from))?;
@@ -588,17 +530,11 @@ fn directed_recv_of_lost_peer(cx: &Cx<'_>) -> Outcome {
 }
 
 fn inject_then_close(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        two_domains: true,
-        ..Spec::default()
-    };
+    let spec = Spec::default().two_domains(true);
     for count in [1, 20] {
         let rig = Rig::open(cx, &spec)?;
         rig.exchange(A, B, b"first")?;
-        let mut recvs = Vec::new();
-        for _ in 0..count {
-            recvs.push(rig.post(B, Post::recv(64))?);
-        }
+        let recvs = rig.post_all(B, (0..count).map(|_| Post::recv(64)))?;
         let Side { ep, peer, .. } = rig.sides[A];
         for i in 0..count {
             let inject = Inject {
@@ -611,10 +547,7 @@ fn inject_then_close(cx: &Cx<'_>) -> Outcome {
         }
         rig.s.close(ep)?;
         for (i, recv) in recvs.into_iter().enumerate() {
-            ensure!(
-                rig.done(B, recv)?.bytes() == pattern(64, i),
-                "message {i} is damaged"
-            );
+            rig.arrives(recv, pattern(64, i))?;
         }
     }
     Ok(())

@@ -64,15 +64,13 @@ fn write(cx: &Cx<'_>) -> Outcome {
             let before = pattern(len + 64, 1);
             let target = rig.expose(to, &before, Flags::REMOTE_WRITE)?;
             let bytes = pattern(len, len + 2);
-            let token = rig.post(from, Post::write(&bytes[..], target.at(32, len)))?;
-            let done = rig.done(from, token)?;
+            let done = rig.complete(from, Post::write(&bytes[..], target.at(32, len)))?;
             let wanted = Flags::RMA | Flags::WRITE;
             ensure!(done.flags.contains(wanted), "flags are {:?}", done.flags);
             rig.holds(&target, &overlaid(&before, 32, &bytes))?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn read(cx: &Cx<'_>) -> Outcome {
@@ -81,8 +79,7 @@ fn read(cx: &Cx<'_>) -> Outcome {
         for len in SIZES {
             let bytes = pattern(len + 64, len + 3);
             let target = rig.expose(to, &bytes, Flags::REMOTE_READ)?;
-            let token = rig.post(from, Post::read(target.at(32, len)))?;
-            let done = rig.done(from, token)?;
+            let done = rig.complete(from, Post::read(target.at(32, len)))?;
             let wanted = Flags::RMA | Flags::READ;
             ensure!(done.flags.contains(wanted), "flags are {:?}", done.flags);
             ensure!(
@@ -92,8 +89,7 @@ fn read(cx: &Cx<'_>) -> Outcome {
             rig.unchanged(&target, &bytes)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// `base` with `bytes` at `at`.
@@ -106,12 +102,11 @@ pub(super) fn overlaid(base: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
 /// Writes, waits until it has arrived, and reads back.
 fn both_ways(rig: &Rig<'_>, target: &Target, at: usize, bytes: &[u8]) -> Outcome {
     let before = rig.s.memory_read(target.memory)?;
-    let token = rig.post(A, Post::write(bytes, target.at(at, bytes.len())))?;
-    rig.done(A, token)?;
+    rig.complete(A, Post::write(bytes, target.at(at, bytes.len())))?;
     rig.holds(target, &overlaid(&before, at, bytes))?;
-    let token = rig.post(A, Post::read(target.at(at, bytes.len())))?;
+    let done = rig.complete(A, Post::read(target.at(at, bytes.len())))?;
     ensure!(
-        rig.done(A, token)?.bufs.concat() == bytes,
+        done.bufs.concat() == bytes,
         "{} bytes at {at} were read otherwise than written",
         bytes.len()
     );
@@ -126,8 +121,7 @@ fn offsets(cx: &Cx<'_>) -> Outcome {
         both_ways(&rig, &target, at, &pattern(len, at + 1))?;
     }
     both_ways(&rig, &target, 0, &pattern(size, 5))?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Splits bytes into `count` pieces of unequal length.
@@ -160,14 +154,13 @@ fn in_pieces(rig: &Rig<'_>, len: usize, local: usize, remote: usize) -> Outcome 
         at += part.len() + 8;
     }
     let write = Post::write(*b"", target.at(0, 0)).iov(pieces(&bytes, local));
-    let token = rig.post(A, write.remote(places.clone()))?;
-    rig.done(A, token)?;
+    rig.complete(A, write.remote(places.clone()))?;
     rig.holds(&target, &expected)?;
     let room = pieces(&vec![0; len], local);
     let read = Post::read(target.at(0, 0)).iov(room).remote(places);
-    let token = rig.post(A, read)?;
+    let done = rig.complete(A, read)?;
     ensure!(
-        rig.done(A, token)?.bufs.concat() == bytes,
+        done.bufs.concat() == bytes,
         "{len} bytes in {local} pieces here and {remote} there were read otherwise than written"
     );
     rig.revoke(&target)
@@ -180,8 +173,7 @@ fn iov(cx: &Cx<'_>) -> Outcome {
             in_pieces(&rig, len, local, 1)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn rma_iov(cx: &Cx<'_>) -> Outcome {
@@ -192,8 +184,7 @@ fn rma_iov(cx: &Cx<'_>) -> Outcome {
             in_pieces(&rig, len, 1, remote)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn iov_both(cx: &Cx<'_>) -> Outcome {
@@ -204,8 +195,7 @@ fn iov_both(cx: &Cx<'_>) -> Outcome {
         in_pieces(&rig, len, 1.max(local / 2), remote)?;
         in_pieces(&rig, len, local, 1.max(remote / 2))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 const TOO_MANY: [Errno; 3] = [Errno::EINVAL, Errno::E2BIG, Errno::EMSGSIZE];
@@ -245,16 +235,12 @@ fn two_regions(cx: &Cx<'_>) -> Outcome {
     let bytes = pattern(60, 4);
     let places = vec![one.at(50, 20), two.at(10, 40)];
     let write = Post::write(&bytes[..], one.at(0, 0)).remote(places.clone());
-    let token = rig.post(A, write)?;
-    rig.done(A, token)?;
+    rig.complete(A, write)?;
     rig.holds(&one, &overlaid(&[0; 100], 50, &bytes[..20]))?;
     rig.holds(&two, &overlaid(&[0; 100], 10, &bytes[20..]))?;
     let read = Post::read(one.at(0, 60)).remote(places);
-    let token = rig.post(A, read)?;
-    ensure!(
-        rig.done(A, token)?.bufs.concat() == bytes,
-        "read otherwise than written"
-    );
+    let done = rig.complete(A, read)?;
+    ensure!(done.bufs.concat() == bytes, "read otherwise than written");
     rig.close()
 }
 
@@ -273,15 +259,9 @@ pub(super) fn inject_at(
         data,
         addr: side.peer,
     };
-    rig.until("a full queue takes another inject", || {
-        match rig
-            .s
+    rig.retry("a full queue takes another inject", || {
+        rig.s
             .inject_write(side.ep, inject, target.at(at, bytes.len()))
-        {
-            Ok(()) => Ok(Some(())),
-            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
     })
 }
 
@@ -294,8 +274,7 @@ fn inject(cx: &Cx<'_>) -> Outcome {
         inject_at(&rig, &target, 8, &bytes, None)?;
         rig.holds(&target, &overlaid(&vec![0; limit + 8], 8, &bytes))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn inject_too_long(cx: &Cx<'_>) -> Outcome {
@@ -324,11 +303,9 @@ fn inject_flag(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::rma())?;
     let target = rig.expose(B, &[0; 64], OPEN)?;
     let write = Post::write(*b"inject", target.at(3, 6)).flags(Flags::INJECT);
-    let token = rig.post(A, write)?;
-    rig.done(A, token)?;
+    rig.complete(A, write)?;
     rig.holds(&target, &overlaid(&[0; 64], 3, b"inject"))?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn many(cx: &Cx<'_>) -> Outcome {
@@ -382,24 +359,18 @@ fn among_messages(cx: &Cx<'_>) -> Outcome {
         let write = rig.post(A, Post::write(&bytes[..], target.at(0, len)))?;
         let send = rig.post(A, Post::send(&bytes[..]))?;
         let read = rig.post(A, Post::read(target.at(0, 10)))?;
-        for token in [write, send, read] {
-            rig.done(A, token)?;
-        }
+        rig.all_done(A, [write, send, read])?;
         let got = rig.done(B, recv)?;
-        ensure!(got.bytes() == bytes, "the message is damaged");
+        got.carries(&bytes)?;
         let found = rig.s.memory_read(target.memory)?;
         ensure!(found[..len] == bytes[..], "the write is damaged");
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// A rig whose messages and accesses keep this order.
 fn ordered<'a>(cx: &Cx<'a>, order: MsgOrder) -> Step<Rig<'a>> {
-    let spec = Spec {
-        order,
-        ..Spec::rma()
-    };
+    let spec = Spec::rma().order(order);
     Rig::open(cx, &spec)
 }
 
@@ -437,9 +408,7 @@ fn write_then_write(cx: &Cx<'_>) -> Outcome {
         );
         open.push(rig.post(A, Post::write(&last[..len], target.at(0, len)))?);
     }
-    for token in open {
-        rig.done(A, token)?;
-    }
+    rig.all_done(A, open)?;
     rig.holds(&target, &last)?;
     rig.close()
 }
@@ -469,12 +438,9 @@ fn more(cx: &Cx<'_>) -> Outcome {
         let write = Post::write(part, target.at(i * 100, 100)).flags(flags);
         open.push(rig.post(A, write)?);
     }
-    for token in open {
-        rig.done(A, token)?;
-    }
+    rig.all_done(A, open)?;
     rig.holds(&target, &content)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn first_contact(cx: &Cx<'_>) -> Outcome {
@@ -488,8 +454,7 @@ fn first_contact(cx: &Cx<'_>) -> Outcome {
                 true => Post::read(place),
                 false => Post::write(pattern(len, 2), place),
             };
-            let token = rig.post(A, post)?;
-            let done = rig.done(A, token)?;
+            let done = rig.complete(A, post)?;
             match reads {
                 true => ensure!(done.bufs.concat() == bytes, "the read is damaged"),
                 false => rig.holds(&target, &pattern(len, 2))?,
@@ -508,31 +473,21 @@ fn own_memory(cx: &Cx<'_>) -> Outcome {
         let target = rig.expose(A, &vec![0; len], OPEN)?;
         let bytes = pattern(len, 4);
         let write = Post::write(&bytes[..], target.at(0, len)).with(me);
-        let token = rig.post(A, write)?;
-        rig.done(A, token)?;
+        rig.complete(A, write)?;
         rig.holds(&target, &bytes)?;
-        let token = rig.post(A, Post::read(target.at(0, len)).with(me))?;
-        ensure!(
-            rig.done(A, token)?.bufs.concat() == bytes,
-            "read otherwise than written"
-        );
+        let done = rig.complete(A, Post::read(target.at(0, len)).with(me))?;
+        ensure!(done.bufs.concat() == bytes, "read otherwise than written");
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn two_domains(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        two_domains: true,
-        ..Spec::rma()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::rma().two_domains(true))?;
     for len in [1, 1000, 200_000] {
         let target = rig.expose(B, &vec![0; len], OPEN)?;
         both_ways(&rig, &target, 0, &pattern(len, 1))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn before_enable(cx: &Cx<'_>) -> Outcome {

@@ -4,10 +4,10 @@ mod peek;
 
 use ripstop_types::{Errno, FiAddr, Flags, MsgOrder};
 
-use crate::case::{Case, Cx, Outcome, Step, Stop, cases};
-use crate::ensure;
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases, flagged};
 use crate::rig::{A, B, Rig, Side, Spec, pattern};
 use crate::subject::Post;
+use crate::{ensure, ensure_eq};
 
 pub(super) fn cases() -> Vec<Case> {
     [OWN, peek::CASES].concat()
@@ -47,14 +47,10 @@ cases! {
 
 fn small(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
-    let recv = rig.post(B, Post::trecv(0x1234, 0, 16))?;
-    let send = rig.post(A, Post::tsend(0x1234, *b"tagged"))?;
-    rig.done(A, send)?;
-    let got = rig.done(B, recv)?;
-    ensure!(got.bytes() == b"tagged", "the message arrived damaged");
+    let got = rig.deliver(Post::trecv(0x1234, 0, 16), Post::tsend(0x1234, *b"tagged"))?;
+    got.carries(b"tagged")?;
     ensure!(got.tag == 0x1234, "the tag is {:#x}", got.tag);
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn sizes(cx: &Cx<'_>) -> Outcome {
@@ -83,23 +79,16 @@ fn sizes(cx: &Cx<'_>) -> Outcome {
             let recv = match recv {
                 Some(recv) => recv,
                 None => {
-                    for _ in 0..20 {
-                        rig.pump()?;
-                    }
+                    rig.pump_times(20)?;
                     rig.post(B, Post::trecv(tag, 0, len))?
                 }
             };
             rig.done(A, send)?;
             let got = rig.done(B, recv)?;
-            ensure!(got.len == len, "{len} bytes arrived as {}", got.len);
-            ensure!(
-                got.bytes() == bytes,
-                "{len} bytes arrived damaged, early: {early}"
-            );
+            got.carries(&bytes)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn matching(cx: &Cx<'_>) -> Outcome {
@@ -108,23 +97,19 @@ fn matching(cx: &Cx<'_>) -> Outcome {
     for tag in 0..50 {
         recvs.push((tag, rig.post(B, Post::trecv(tag, 0, 8))?));
     }
-    let mut sends = Vec::new();
-    for tag in (0..50_u64).rev() {
-        sends.push(rig.post(A, Post::tsend(tag, tag.to_le_bytes()))?);
-    }
+    let sends = rig.post_all(
+        A,
+        (0..50_u64)
+            .rev()
+            .map(|tag| Post::tsend(tag, tag.to_le_bytes())),
+    )?;
     for (tag, recv) in recvs {
         let got = rig.done(B, recv)?;
-        ensure!(
-            got.bytes() == tag.to_le_bytes(),
-            "tag {tag} got another message"
-        );
+        got.carries(tag.to_le_bytes())?;
         ensure!(got.tag == tag, "tag {tag} is reported as {}", got.tag);
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 fn ignore(cx: &Cx<'_>) -> Outcome {
@@ -146,24 +131,17 @@ fn ignore(cx: &Cx<'_>) -> Outcome {
         "tag {:#x} in the first",
         got.tag
     );
-    for send in [one, two] {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, [one, two])?;
+    rig.finish()
 }
 
 fn wildcard(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     for tag in [0, 1, 0xdead_beef, u64::MAX >> 1, 1 << 62] {
-        let recv = rig.post(B, Post::trecv(7, u64::MAX, 8))?;
-        let send = rig.post(A, Post::tsend(tag, *b"any"))?;
-        rig.done(A, send)?;
-        let got = rig.done(B, recv)?;
+        let got = rig.deliver(Post::trecv(7, u64::MAX, 8), Post::tsend(tag, *b"any"))?;
         ensure!(got.tag == tag, "tag {tag:#x} is reported as {:#x}", got.tag);
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn all_tag_bits(cx: &Cx<'_>) -> Outcome {
@@ -173,20 +151,16 @@ fn all_tag_bits(cx: &Cx<'_>) -> Outcome {
     for bit in 0..bits {
         recvs.push((bit, rig.post(B, Post::trecv(1 << bit, 0, 8))?));
     }
-    let mut sends = Vec::new();
-    for bit in (0..bits).rev() {
-        sends.push(rig.post(A, Post::tsend(1 << bit, bit.to_le_bytes()))?);
-    }
+    let sends = rig.post_all(
+        A,
+        (0..bits)
+            .rev()
+            .map(|bit| Post::tsend(1 << bit, bit.to_le_bytes())),
+    )?;
     for (bit, recv) in recvs {
-        let got = rig.done(B, recv)?;
-        ensure!(
-            got.bytes() == bit.to_le_bytes(),
-            "bit {bit} got another message"
-        );
+        rig.done(B, recv)?.carries(bit.to_le_bytes())?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
+    rig.all_done(A, sends)?;
     rig.close()
 }
 
@@ -196,54 +170,29 @@ fn first_posted(cx: &Cx<'_>) -> Outcome {
     let exact = rig.post(B, Post::trecv(5, 0, 8))?;
     let masked = rig.post(B, Post::trecv(4, 1, 8))?;
     for i in 0..3_u64 {
-        let send = rig.post(A, Post::tsend(5, i.to_le_bytes()))?;
-        rig.done(A, send)?;
+        rig.complete(A, Post::tsend(5, i.to_le_bytes()))?;
     }
     for (i, recv) in (0_u64..).zip([any, exact, masked]) {
-        let got = rig.done(B, recv)?;
-        ensure!(
-            got.bytes() == i.to_le_bytes(),
-            "buffer {i} has message {:?}",
-            got.bytes()
-        );
+        rig.done(B, recv)?.carries(i.to_le_bytes())?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn first_arrived(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
-    let mut sends = Vec::new();
-    for i in 0..6_u64 {
-        sends.push(rig.post(A, Post::tsend(i % 2, i.to_le_bytes()))?);
-    }
-    for _ in 0..100 {
-        rig.pump()?;
-    }
+    let sends = rig.post_all(A, (0..6_u64).map(|i| Post::tsend(i % 2, i.to_le_bytes())))?;
+    rig.pump_times(100)?;
     // 1 is the first of tag 1, then 0 is the first of any, then in order.
     for (tag, ignore, wanted) in [(1, 0, 1_u64), (0, u64::MAX, 0), (1, 0, 3), (9, u64::MAX, 2)] {
-        let recv = rig.post(B, Post::trecv(tag, ignore, 8))?;
-        let got = rig.done(B, recv)?;
-        ensure!(
-            got.bytes() == wanted.to_le_bytes(),
-            "message {wanted} was due: {:?}",
-            got.bytes()
-        );
+        rig.complete(B, Post::trecv(tag, ignore, 8))?
+            .carries(wanted.to_le_bytes())?;
     }
     for wanted in [4_u64, 5] {
-        let recv = rig.post(B, Post::trecv(wanted % 2, 0, 8))?;
-        let got = rig.done(B, recv)?;
-        ensure!(
-            got.bytes() == wanted.to_le_bytes(),
-            "message {wanted} was due: {:?}",
-            got.bytes()
-        );
+        rig.complete(B, Post::trecv(wanted % 2, 0, 8))?
+            .carries(wanted.to_le_bytes())?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 fn no_match(cx: &Cx<'_>) -> Outcome {
@@ -251,19 +200,11 @@ fn no_match(cx: &Cx<'_>) -> Outcome {
     let other = rig.post(B, Post::trecv(1, 0, 8))?;
     let waiting = rig.post(A, Post::tsend(2, *b"waits"))?;
     let send = rig.post(A, Post::tsend(1, *b"goes by"))?;
-    ensure!(
-        rig.done(B, other)?.bytes() == b"goes by",
-        "the wrong message"
-    );
+    rig.arrives(other, b"goes by")?;
     rig.done(A, send)?;
-    let recv = rig.post(B, Post::trecv(2, 0, 8))?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == b"waits",
-        "the waiting message is lost"
-    );
+    rig.complete(B, Post::trecv(2, 0, 8))?.carries(b"waits")?;
     rig.done(A, waiting)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn apart_from_msg(cx: &Cx<'_>) -> Outcome {
@@ -272,27 +213,14 @@ fn apart_from_msg(cx: &Cx<'_>) -> Outcome {
     let tagged = rig.post(B, Post::trecv(0, u64::MAX, 8))?;
     let one = rig.post(A, Post::tsend(0, *b"tagged"))?;
     let two = rig.post(A, Post::send(*b"plain"))?;
-    ensure!(
-        rig.done(B, plain)?.bytes() == b"plain",
-        "fi_recv got a tagged message"
-    );
-    ensure!(
-        rig.done(B, tagged)?.bytes() == b"tagged",
-        "fi_trecv got a plain message"
-    );
-    for send in [one, two] {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.arrives(plain, b"plain")?;
+    rig.arrives(tagged, b"tagged")?;
+    rig.all_done(A, [one, two])?;
+    rig.finish()
 }
 
 fn order(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        order: MsgOrder::SAS,
-        ..Spec::tagged()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::tagged().order(MsgOrder::SAS))?;
     let count = 300.min(rig.info.tx.size).min(rig.info.rx.size);
     // Sizes on both sides of any rendezvous limit.
     let len = |i: usize| [8, 200, 20_000, 1, 70_000][i % 5];
@@ -307,17 +235,10 @@ fn order(cx: &Cx<'_>) -> Outcome {
         recvs.push(rig.post(B, Post::trecv(1, 0, 70_000))?);
     }
     for (i, recv) in recvs.into_iter().enumerate() {
-        let got = rig.done(B, recv)?;
-        ensure!(
-            got.bytes() == pattern(len(i), i),
-            "buffer {i} does not hold message {i}"
-        );
+        rig.done(B, recv)?.carries(pattern(len(i), i))?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 fn iov(cx: &Cx<'_>) -> Outcome {
@@ -333,16 +254,13 @@ fn iov(cx: &Cx<'_>) -> Outcome {
             .chunks(len.div_ceil(into))
             .map(<[u8]>::to_vec)
             .collect();
-        let recv = rig.post(B, Post::trecv(3, 0, 0).iov(room))?;
-        let send = rig.post(A, Post::tsend(3, *b"").iov(pieces))?;
-        rig.done(A, send)?;
-        ensure!(
-            rig.done(B, recv)?.bytes() == bytes,
-            "{len} bytes arrived damaged"
-        );
+        rig.deliver(
+            Post::trecv(3, 0, 0).iov(room),
+            Post::tsend(3, *b"").iov(pieces),
+        )?
+        .carries(&bytes)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn inject(cx: &Cx<'_>) -> Outcome {
@@ -352,41 +270,25 @@ fn inject(cx: &Cx<'_>) -> Outcome {
         let bytes = pattern(len, len);
         let recv = rig.post(B, Post::trecv(len as u64, 0, limit))?;
         rig.inject(A, &bytes, Some(len as u64), None)?;
-        ensure!(
-            rig.done(B, recv)?.bytes() == bytes,
-            "{len} bytes arrived damaged"
-        );
+        rig.arrives(recv, &bytes)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn cq_data(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     for len in [0, 10, 100_000] {
         for data in [0, 0x0102_0304] {
-            let recv = rig.post(B, Post::trecv(1, 0, len))?;
-            let send = rig.post(A, Post::tsend(1, pattern(len, 1)).data(data))?;
-            rig.done(A, send)?;
-            let got = rig.done(B, recv)?;
-            ensure!(
-                got.data == data,
-                "{len} B: CQ data {data:#x} arrived as {:#x}",
-                got.data
-            );
-            ensure!(
-                got.flags.contains(Flags::REMOTE_CQ_DATA),
-                "{len} B: {:?}",
-                got.flags
-            );
-            ensure!(
-                got.bytes() == pattern(len, 1),
-                "{len} bytes arrived damaged"
-            );
+            let got = rig.deliver(
+                Post::trecv(1, 0, len),
+                Post::tsend(1, pattern(len, 1)).data(data),
+            )?;
+            ensure_eq!(got.data, data, "{len} B: CQ data {data:#x}");
+            flagged(got.flags, Flags::REMOTE_CQ_DATA, &format!("{len} B"))?;
+            got.carries(pattern(len, 1))?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn inject_data(cx: &Cx<'_>) -> Outcome {
@@ -400,25 +302,15 @@ fn inject_data(cx: &Cx<'_>) -> Outcome {
         got.data,
         got.tag
     );
-    ensure!(got.bytes() == b"data", "the message arrived damaged");
-    rig.quiet()?;
-    rig.close()
+    got.carries(b"data")?;
+    rig.finish()
 }
 
 /// Checks the report of a message of `sent` bytes in a buffer of `room`.
 fn cut_off(rig: &Rig<'_>, token: u64, tag: u64, room: usize, sent: usize) -> Outcome {
     let error = rig.failed(B, token)?;
-    ensure!(
-        error.err == Errno::ETRUNC,
-        "the error is {}",
-        error.err.name()
-    );
-    ensure!(
-        error.olen == sent - room,
-        "olen is {}, not {}",
-        error.olen,
-        sent - room
-    );
+    ensure_eq!(error.err, Errno::ETRUNC, "the error");
+    ensure_eq!(error.olen, sent - room, "olen");
     ensure!(
         error.entry.tag == tag,
         "the error entry has tag {}",
@@ -428,13 +320,8 @@ fn cut_off(rig: &Rig<'_>, token: u64, tag: u64, room: usize, sent: usize) -> Out
 }
 
 fn after(rig: &Rig<'_>) -> Outcome {
-    let recv = rig.post(B, Post::trecv(77, 0, 8))?;
-    let send = rig.post(A, Post::tsend(77, *b"after"))?;
-    rig.done(A, send)?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == b"after",
-        "the next message arrived damaged"
-    );
+    rig.deliver(Post::trecv(77, 0, 8), Post::tsend(77, *b"after"))?
+        .carries(b"after")?;
     rig.quiet()
 }
 
@@ -455,9 +342,7 @@ fn truncated_unexpected(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     for (room, len) in [(10, 11), (100, 4000), (1000, 300_000)] {
         let send = rig.post(A, Post::tsend(6, pattern(len, 1)))?;
-        for _ in 0..50 {
-            rig.pump()?;
-        }
+        rig.pump_times(50)?;
         let recv = rig.post(B, Post::trecv(6, 0, room))?;
         cut_off(&rig, recv, 6, room, len)?;
         drop(rig.end(A, send)?);
@@ -472,16 +357,8 @@ fn completion_flags(cx: &Cx<'_>) -> Outcome {
         let recv = rig.post(B, Post::trecv(1, 0, len))?;
         let send = rig.post(A, Post::tsend(1, pattern(len, 1)))?;
         let (sent, got) = (rig.done(A, send)?, rig.done(B, recv)?);
-        ensure!(
-            sent.flags.contains(Flags::SEND | Flags::TAGGED),
-            "a send has {:?}",
-            sent.flags
-        );
-        ensure!(
-            got.flags.contains(Flags::RECV | Flags::TAGGED),
-            "a receive has {:?}",
-            got.flags
-        );
+        flagged(sent.flags, Flags::SEND | Flags::TAGGED, "a send")?;
+        flagged(got.flags, Flags::RECV | Flags::TAGGED, "a receive")?;
         ensure!(
             !(sent.flags | got.flags).contains(Flags::MSG),
             "FI_MSG is set as well"
@@ -496,19 +373,10 @@ fn cancel(cx: &Cx<'_>) -> Outcome {
     let second = rig.post(B, Post::trecv(1, 0, 8))?;
     rig.s.cancel(rig.sides[B].ep, first)?;
     let error = rig.failed(B, first)?;
-    ensure!(
-        error.err == Errno::ECANCELED,
-        "the error is {}",
-        error.err.name()
-    );
-    let send = rig.post(A, Post::tsend(1, *b"second"))?;
-    rig.done(A, send)?;
-    ensure!(
-        rig.done(B, second)?.bytes() == b"second",
-        "the message arrived damaged"
-    );
-    rig.quiet()?;
-    rig.close()
+    ensure_eq!(error.err, Errno::ECANCELED, "the error");
+    rig.complete(A, Post::tsend(1, *b"second"))?;
+    rig.arrives(second, b"second")?;
+    rig.finish()
 }
 
 fn levels(cx: &Cx<'_>) -> Outcome {
@@ -520,17 +388,14 @@ fn levels(cx: &Cx<'_>) -> Outcome {
     ] {
         for len in [0, 8, 9000, 300_000] {
             let bytes = pattern(len, 1);
-            let recv = rig.post(B, Post::trecv(4, 0, len))?;
-            let send = rig.post(A, Post::tsend(4, &bytes[..]).flags(level))?;
-            rig.done(A, send)?;
-            ensure!(
-                rig.done(B, recv)?.bytes() == bytes,
-                "{level:?}: {len} bytes damaged"
-            );
+            rig.deliver(
+                Post::trecv(4, 0, len),
+                Post::tsend(4, &bytes[..]).flags(level),
+            )?
+            .carries(&bytes)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn delivery_rendezvous(cx: &Cx<'_>) -> Outcome {
@@ -538,17 +403,11 @@ fn delivery_rendezvous(cx: &Cx<'_>) -> Outcome {
     let len = 4 << 20;
     let post = Post::tsend(4, pattern(len, 1)).flags(Flags::DELIVERY_COMPLETE);
     let send = rig.post(A, post)?;
-    for _ in 0..50 {
-        rig.pump()?;
-    }
+    rig.pump_times(50)?;
     let recv = rig.post(B, Post::trecv(4, 0, len))?;
     rig.done(A, send)?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == pattern(len, 1),
-        "the message arrived damaged"
-    );
-    rig.quiet()?;
-    rig.close()
+    rig.arrives(recv, pattern(len, 1))?;
+    rig.finish()
 }
 
 fn many_unmatched(cx: &Cx<'_>) -> Outcome {
@@ -562,17 +421,11 @@ fn many_unmatched(cx: &Cx<'_>) -> Outcome {
     // 7 and 1000 have no common factor: every tag once, far from in order.
     for i in 0..count {
         let tag = i * 7 % count;
-        let recv = rig.post(B, Post::trecv(tag, 0, 8))?;
-        ensure!(
-            rig.done(B, recv)?.bytes() == tag.to_le_bytes(),
-            "tag {tag} got another message"
-        );
+        rig.complete(B, Post::trecv(tag, 0, 8))?
+            .carries(tag.to_le_bytes())?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 /// A third side, `C`, that `B` knows too; gives its address in B's vector.
@@ -598,15 +451,11 @@ fn directed(cx: &Cx<'_>) -> Outcome {
     let (rig, c) = directed_rig(cx)?;
     let a = rig.sides[B].peer;
     let from_c = rig.post(B, Post::trecv(1, 0, 8).with(c))?;
-    let from_a = rig.post(B, Post::trecv(1, 0, 8).with(a))?;
-    let send = rig.post(A, Post::tsend(1, *b"of A"))?;
-    rig.done(A, send)?;
-    ensure!(rig.done(B, from_a)?.bytes() == b"of A", "the wrong message");
-    let send = rig.post(C, Post::tsend(1, *b"of C"))?;
-    rig.done(C, send)?;
-    ensure!(rig.done(B, from_c)?.bytes() == b"of C", "the wrong message");
-    rig.quiet()?;
-    rig.close()
+    rig.deliver(Post::trecv(1, 0, 8).with(a), Post::tsend(1, *b"of A"))?
+        .carries(b"of A")?;
+    rig.complete(C, Post::tsend(1, *b"of C"))?;
+    rig.arrives(from_c, b"of C")?;
+    rig.finish()
 }
 
 fn directed_waiting(cx: &Cx<'_>) -> Outcome {
@@ -614,28 +463,21 @@ fn directed_waiting(cx: &Cx<'_>) -> Outcome {
     let a = rig.sides[B].peer;
     let one = rig.post(A, Post::tsend(1, *b"of A"))?;
     let two = rig.post(C, Post::tsend(1, *b"of C"))?;
-    for _ in 0..100 {
-        rig.pump()?;
-    }
-    let from_c = rig.post(B, Post::trecv(1, 0, 8).with(c))?;
-    ensure!(rig.done(B, from_c)?.bytes() == b"of C", "the wrong message");
-    let from_a = rig.post(B, Post::trecv(1, 0, 8).with(a))?;
-    ensure!(rig.done(B, from_a)?.bytes() == b"of A", "the wrong message");
+    rig.pump_times(100)?;
+    rig.complete(B, Post::trecv(1, 0, 8).with(c))?
+        .carries(b"of C")?;
+    rig.complete(B, Post::trecv(1, 0, 8).with(a))?
+        .carries(b"of A")?;
     rig.done(A, one)?;
     rig.done(C, two)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn directed_any(cx: &Cx<'_>) -> Outcome {
     let (rig, _) = directed_rig(cx)?;
-    let mut recvs = Vec::new();
-    for _ in 0..2 {
-        recvs.push(rig.post(B, Post::trecv(1, 0, 8))?);
-    }
+    let recvs = rig.post_all(B, (0..2).map(|_| Post::trecv(1, 0, 8)))?;
     for side in [A, C] {
-        let send = rig.post(side, Post::tsend(1, [side as u8]))?;
-        rig.done(side, send)?;
+        rig.complete(side, Post::tsend(1, [side as u8]))?;
     }
     let mut from = Vec::new();
     for recv in recvs {
@@ -645,6 +487,5 @@ fn directed_any(cx: &Cx<'_>) -> Outcome {
     if from != [A as u8, C as u8] {
         return Err(Stop::fail(format!("messages of {from:?}")));
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }

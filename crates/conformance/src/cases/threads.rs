@@ -108,11 +108,7 @@ fn block(s: Shared<'_>, cq: Fid) -> Step<(Duration, usize)> {
 fn read_wakes_for_message(cx: &Cx<'_>) -> Outcome {
     let s = cx.threads()?;
     for wait_obj in [WaitObj::Unspec, WaitObj::Fd] {
-        let spec = Spec {
-            two_domains: true,
-            ..Spec::default().wait(wait_obj)
-        };
-        let rig = Rig::open(cx, &spec)?;
+        let rig = Rig::open(cx, &Spec::default().wait(wait_obj).two_domains(true))?;
         rig.exchange(A, B, b"first")?;
         rig.post(B, Post::recv(16))?;
         let (cq, ep, to, send_cq) = (
@@ -194,11 +190,9 @@ fn counted<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
         &[Errno::ENOSYS],
         "fi_cntr_open",
     )?;
-    let spec = Spec {
-        counters: Some(WaitObj::Unspec),
-        two_domains: true,
-        ..Spec::default()
-    };
+    let spec = Spec::default()
+        .counters(Some(WaitObj::Unspec))
+        .two_domains(true);
     Rig::open(cx, &spec)
 }
 
@@ -457,10 +451,10 @@ fn threads_inject(cx: &Cx<'_>) -> Outcome {
     let s = cx.threads()?;
     let rig = Rig::open(cx, &Spec::tagged())?;
     rig.exchange(A, B, b"first")?;
-    let mut recvs = Vec::new();
-    for tag in 0..(THREADS * 50) as u64 {
-        recvs.push(rig.post(B, Post::trecv(tag, 0, 8))?);
-    }
+    let recvs = rig.post_all(
+        B,
+        (0..(THREADS * 50) as u64).map(|tag| Post::trecv(tag, 0, 8)),
+    )?;
     let (ep, to) = (rig.sides[A].ep, rig.sides[A].peer);
     let stop = AtomicBool::new(false);
     let stop = &stop;
@@ -534,8 +528,7 @@ fn threads_own_endpoints(cx: &Cx<'_>) -> Outcome {
                     rig.exchange(A, B, &pattern(100 * i, thread))?;
                     rig.exchange(B, A, &pattern(100 * i, thread + 1))?;
                 }
-                rig.quiet()?;
-                rig.close()
+                rig.finish()
             }));
         }
         pairs.into_iter().try_for_each(join)
@@ -574,11 +567,7 @@ fn threads_open_close(cx: &Cx<'_>) -> Outcome {
 /// Sides of their own domains with automatic progress, that have met.
 fn automatic<'a>(cx: &Cx<'a>, spec: Spec) -> Step<Rig<'a>> {
     cx.threads()?;
-    let spec = Spec {
-        two_domains: true,
-        progress: Progress::Auto,
-        ..spec
-    };
+    let spec = spec.two_domains(true).progress(Progress::Auto);
     let rig = Rig::open(cx, &spec)?;
     ensure!(
         rig.info.domain.progress == Progress::Auto,
@@ -614,10 +603,7 @@ fn progress_auto_receive(cx: &Cx<'_>) -> Outcome {
         let send = rig.post(A, post)?;
         // B makes no call until A knows that the message is there.
         alone(&rig, A, send)?;
-        ensure!(
-            rig.done(B, recv)?.bytes() == pattern(len, 1),
-            "{len} bytes damaged"
-        );
+        rig.arrives(recv, pattern(len, 1))?;
     }
     Ok(())
 }
@@ -630,7 +616,7 @@ fn progress_auto_send(cx: &Cx<'_>) -> Outcome {
         let send = rig.post(A, Post::send(pattern(len, 1)))?;
         // A makes no call until B has it all.
         let got = alone(&rig, B, recv)?;
-        ensure!(got.bytes() == pattern(len, 1), "{len} bytes damaged");
+        got.carries(pattern(len, 1))?;
         rig.done(A, send)?;
     }
     Ok(())
@@ -645,10 +631,7 @@ fn progress_auto_rendezvous(cx: &Cx<'_>) -> Outcome {
     // Neither makes a call.
     thread::sleep(Duration::from_millis(700));
     let start = Instant::now();
-    ensure!(
-        alone(&rig, B, recv)?.bytes() == bytes,
-        "the message arrived damaged"
-    );
+    alone(&rig, B, recv)?.carries(&bytes)?;
     let took = start.elapsed();
     ensure!(
         took < bound(Duration::from_millis(500)),
@@ -673,9 +656,6 @@ fn progress_auto_first_contact(cx: &Cx<'_>) -> Outcome {
         }
     };
     alone(&rig, A, send)?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == b"hello",
-        "the message arrived damaged"
-    );
+    rig.arrives(recv, b"hello")?;
     Ok(())
 }

@@ -93,7 +93,38 @@ impl Default for Spec {
     }
 }
 
+macro_rules! with {
+    ($($field:ident: $type:ty;)*) => {
+        $(
+            #[doc = concat!("With this [`Spec::", stringify!($field), "`].")]
+            #[must_use]
+            pub fn $field(mut self, $field: $type) -> Self {
+                self.$field = $field;
+                self
+            }
+        )*
+    };
+}
+
 impl Spec {
+    with! {
+        counters: Option<WaitObj>;
+        events: bool;
+        mr_mode: Option<MrMode>;
+        one_av: bool;
+        order: MsgOrder;
+        progress: Progress;
+        rma_counters: bool;
+        rx_size: usize;
+        selective: Flags;
+        shared_rx: bool;
+        threading: Option<Threading>;
+        two_domains: bool;
+        tx_op_flags: Flags;
+        tx_size: usize;
+        version: Option<Version>;
+    }
+
     /// Messages, and reads and writes of the peer's memory.
     #[must_use]
     pub fn rma() -> Self {

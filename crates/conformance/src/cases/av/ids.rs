@@ -47,8 +47,7 @@ fn user_id(cx: &Cx<'_>) -> Outcome {
     }
     let other = rig.exchange(B, A, b"back")?.src;
     ensure!(other == FiAddr::NOTAVAIL, "at A the source is {other:?}");
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn user_id_inserted(cx: &Cx<'_>) -> Outcome {
@@ -64,11 +63,9 @@ fn user_id_inserted(cx: &Cx<'_>) -> Outcome {
     let src = rig.exchange(A, B, b"after")?.src;
     ensure!(src == ID, "the source is {src:?}");
     let recv = rig.post(A, Post::recv(4))?;
-    let send = rig.post(B, Post::send(*b"back").with(peer))?;
-    rig.done(B, send)?;
+    rig.complete(B, Post::send(*b"back").with(peer))?;
     rig.done(A, recv)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn directed(cx: &Cx<'_>) -> Outcome {
@@ -77,13 +74,9 @@ fn directed(cx: &Cx<'_>) -> Outcome {
         return Ok(());
     };
     rig.s.av_set_user_id(av, peer, ID)?;
-    let recv = rig.post(B, Post::recv(4).with(peer))?;
-    let send = rig.post(A, Post::send(*b"dear"))?;
-    rig.done(A, send)?;
-    let got = rig.done(B, recv)?;
+    let got = rig.deliver(Post::recv(4).with(peer), Post::send(*b"dear"))?;
     ensure!(got.src == ID, "the source is {:?}", got.src);
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn peek(cx: &Cx<'_>) -> Outcome {
@@ -99,8 +92,7 @@ fn peek(cx: &Cx<'_>) -> Outcome {
     rig.s.peek(rig.sides[B].ep, &look, Flags::empty())?;
     let seen = rig.done(B, look.token)?;
     ensure!(seen.src == ID, "the peek names {:?}", seen.src);
-    let recv = rig.post(B, Post::trecv(5, 0, 5))?;
-    let got = rig.done(B, recv)?;
+    let got = rig.complete(B, Post::trecv(5, 0, 5))?;
     ensure!(
         got.src == ID && got.bytes() == b"early",
         "the source is {:?}",
@@ -141,8 +133,7 @@ fn user_id_errors(cx: &Cx<'_>) -> Outcome {
         let src = rig.exchange(A, B, b"fits")?.src;
         ensure!(src == id, "the source is {src:?}");
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn user_id_refused(cx: &Cx<'_>) -> Outcome {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ripstop_types::{AvType, FiAddr};
 
 use crate::case::{Cx, Outcome, Step, cases};
-use crate::ensure;
+use crate::{ensure, ensure_eq};
 
 cases! {
     pub(super) const CASES;
@@ -42,11 +42,7 @@ fn many(cx: &Cx<'_>) -> Outcome {
             super::finds(cx, av, found[i], &addrs[i])?;
         }
         if av_type == AvType::Table {
-            ensure!(
-                found[99_999] == FiAddr(99_999),
-                "the last index is {:?}",
-                found[99_999]
-            );
+            ensure_eq!(found[99_999], FiAddr(99_999), "the last index");
         }
     }
     Ok(())

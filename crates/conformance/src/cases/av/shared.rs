@@ -79,11 +79,7 @@ fn named_used(cx: &Cx<'_>) -> Outcome {
         let recv = rig.post(side, Post::recv(8))?;
         let mut post = Post::send(*b"by name").with(addr);
         post.token = rig.token();
-        rig.until("the send is taken", || match rig.s.post(ep, &post) {
-            Ok(()) => Ok(Some(())),
-            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-            Err(e) => Err(e.into()),
-        })?;
+        rig.retry("the send is taken", || rig.s.post(ep, &post))?;
         let sent = rig.until("the send completes", || match rig.s.cq_read(cq, 1) {
             Ok(done) => Ok(done.first().and_then(|done| done.token)),
             Err(e) if e.is(Errno::EAGAIN) => Ok(None),

@@ -203,8 +203,7 @@ fn counted(cx: &Cx<'_>, what: What) -> Outcome {
         rig.s.overwrite(ep, send)?;
         arrives(&rig, recv, &bytes)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn counted_writes(cx: &Cx<'_>) -> Outcome {
@@ -231,8 +230,7 @@ fn counted_writes(cx: &Cx<'_>) -> Outcome {
         lands(&rig, &target, &bytes)?;
         rig.revoke(&target)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Words that an atomic acts on, before it does.
@@ -308,6 +306,5 @@ fn counted_atomics(cx: &Cx<'_>) -> Outcome {
             rig.revoke(&target)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }

@@ -103,12 +103,8 @@ fn put_soon(
     target: &Target,
     at: usize,
 ) -> Step<Option<Token>> {
-    rig.until("a full queue takes another inject", || {
-        match put(rig, form, bytes, target, at) {
-            Ok(token) => Ok(Some(token)),
-            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
+    rig.retry("a full queue takes another inject", || {
+        put(rig, form, bytes, target, at)
     })
 }
 
@@ -128,9 +124,7 @@ fn inject_gives_back(cx: &Cx<'_>) -> Outcome {
                 all.extend(bytes);
             }
             lands(&rig, &target, &all)?;
-            for sent in sent {
-                rig.done(A, sent)?;
-            }
+            rig.all_done(A, sent)?;
             if announces(&rig, Form::CallData) {
                 rig.announced(B)?;
             }
@@ -161,8 +155,7 @@ fn inject_default_gives_back(cx: &Cx<'_>) -> Outcome {
         lands(&rig, &target, &bytes)?;
         rig.revoke(&target)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn inject_first_gives_back(cx: &Cx<'_>) -> Outcome {
@@ -204,9 +197,7 @@ fn inject_behind_gives_back(cx: &Cx<'_>) -> Outcome {
         }
         drain(&rig, What::Msg, &sends)?;
         lands(&rig, &target, &all)?;
-        for sent in sent {
-            rig.done(A, sent)?;
-        }
+        rig.all_done(A, sent)?;
         if announces(&rig, form) {
             for _ in 0..taken {
                 rig.announced(B)?;
@@ -214,8 +205,7 @@ fn inject_behind_gives_back(cx: &Cx<'_>) -> Outcome {
         }
         rig.revoke(&target)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 pub(super) fn words(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
@@ -348,12 +338,8 @@ fn atomics(cx: &Cx<'_>, by_default: bool) -> Outcome {
                 };
                 let sum = (Datatype::Uint64.number(), AtomicOp::Sum.number());
                 let place = target.at(0, count * 8);
-                rig.until("a full queue takes another atomic", || {
-                    match rig.s.inject_atomic(ep, inject, sum, place) {
-                        Ok(()) => Ok(Some(())),
-                        Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-                        Err(e) => Err(e.into()),
-                    }
+                rig.retry("a full queue takes another atomic", || {
+                    rig.s.inject_atomic(ep, inject, sum, place)
                 })?;
                 let after = old.iter().zip(1..).map(|(old, more)| old + more);
                 lands(&rig, &target, &words(after))?;
@@ -361,8 +347,7 @@ fn atomics(cx: &Cx<'_>, by_default: bool) -> Outcome {
             rig.revoke(&target)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn first_atomic(cx: &Cx<'_>) -> Outcome {
@@ -412,6 +397,5 @@ fn atomics_behind(cx: &Cx<'_>) -> Outcome {
             rig.revoke(target)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }

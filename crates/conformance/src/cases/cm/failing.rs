@@ -66,32 +66,32 @@ fn nobody(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-fn silent(cx: &Cx<'_>) -> Outcome {
+/// A connection to a stranger, which accepts the socket and says nothing, and when it was begun.
+fn dialed_stranger<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, (TcpListener, TcpStream), Instant)> {
     let spec = Spec::default();
     let (mut rig, _) = listening(cx, &spec)?;
     let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
     let addr = stranger.local_addr().map_err(Stop::fail)?;
     let start = Instant::now();
     rig.dial(&spec, &Address::Ip(addr), &[])?;
-    let accepted = stranger.accept().map_err(Stop::fail)?;
+    let (accepted, _) = stranger.accept().map_err(Stop::fail)?;
+    Ok((rig, (stranger, accepted), start))
+}
+
+fn silent(cx: &Cx<'_>) -> Outcome {
+    let (rig, sockets, start) = dialed_stranger(cx)?;
     fails_within(&rig, bound(Duration::from_secs(10)))?;
     ensure!(
         start.elapsed() > Duration::from_secs(4),
         "after {:?} already, not the 5 s of the parameter",
         start.elapsed()
     );
-    drop(accepted);
+    drop(sockets);
     Ok(())
 }
 
 fn silent_waits(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec::default();
-    let (mut rig, _) = listening(cx, &spec)?;
-    let stranger = TcpListener::bind("127.0.0.1:0").map_err(Stop::fail)?;
-    let addr = stranger.local_addr().map_err(Stop::fail)?;
-    let start = Instant::now();
-    rig.dial(&spec, &Address::Ip(addr), &[])?;
-    let accepted = stranger.accept().map_err(Stop::fail)?;
+    let (rig, sockets, start) = dialed_stranger(cx)?;
     while start.elapsed() < super::WAITED {
         rig.pump()?;
         if let Some(happened) = rig.take_event(rig.eqs[A]) {
@@ -99,7 +99,7 @@ fn silent_waits(cx: &Cx<'_>) -> Outcome {
             return Err(Stop::fail(format!("{happened:?} after {after:?}")));
         }
     }
-    drop(accepted);
+    drop(sockets);
     Ok(())
 }
 
@@ -152,9 +152,7 @@ fn send_before_connect(cx: &Cx<'_>) -> Outcome {
 
 fn connect_twice(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
-    let Some(pep) = rig.pep else {
-        return Err(Stop::fail("no passive endpoint"));
-    };
+    let pep = rig.listener()?;
     let name = rig.s.name(pep)?;
     let reasons = [
         Errno::EISCONN,
@@ -223,10 +221,7 @@ fn next_request(rig: &Rig<'_>) -> Step<ripstop_core::Info> {
 }
 
 fn client_gone(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        two_domains: true,
-        ..Spec::default()
-    };
+    let spec = Spec::default().two_domains(true);
     let (mut rig, name) = listening(cx, &spec)?;
     for accept in [true, false] {
         let dialed = rig.dial(&spec, &name, &[])?;
@@ -245,9 +240,7 @@ fn client_gone(cx: &Cx<'_>) -> Outcome {
                 Err(e) if e.errno().is_some() => {}
                 Err(e) => return Err(e.into()),
             }
-            for _ in 0..50 {
-                rig.pump()?;
-            }
+            rig.pump_times(50)?;
             s.close(side.ep)?;
         } else if let Some(pep) = rig.pep {
             match rig.s.reject(pep, &request, &[]) {
@@ -282,9 +275,7 @@ fn with_door<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, SocketAddr)> {
 
 /// Makes progress, and messages flow.
 fn undisturbed(rig: &Rig<'_>) -> Outcome {
-    for _ in 0..100 {
-        rig.pump()?;
-    }
+    rig.pump_times(100)?;
     for i in 0..5 {
         rig.exchange(A, B, &[i; 1000])?;
         rig.exchange(B, A, &[i; 1000])?;

@@ -3,7 +3,7 @@
 use ripstop_types::{AvType, Collective, Datatype, Errno, FiAddr, Flags};
 
 use super::team::{Team, What};
-use crate::case::{Cx, Outcome, Step, cases, refused};
+use crate::case::{Cx, Outcome, Step, cases, in_use, refused};
 use crate::ensure;
 use crate::rig::{A, Spec};
 use crate::subject::{AvSetAttr, Fid, SetChange};
@@ -276,7 +276,7 @@ fn busy(cx: &Cx<'_>) -> Outcome {
     let s = team.rig.s;
     let av = s.av(team.rig.sides[A].domain, Default::default())?;
     let set = s.av_set(av, AvSetAttr::EMPTY)?;
-    refused(s.close(av), &[Errno::EBUSY], "closing the vector of a set")?;
+    in_use(s.close(av), "the vector of a set")?;
     s.close(set)?;
     s.close(av)?;
     team.close()

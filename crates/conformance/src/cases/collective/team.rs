@@ -1,6 +1,6 @@
 //! Several endpoints that know each other, the groups they join, and what operations give.
 
-use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr, Flags};
+use ripstop_types::{AtomicOp, Collective, Datatype, FiAddr, Flags};
 
 use crate::case::{Cx, Outcome, Step, Stop};
 use crate::cases::atomic::model::{after, elements, significant};
@@ -207,9 +207,7 @@ impl<'a> Team<'a> {
     /// An empty set of an endpoint's.
     #[track_caller]
     pub(super) fn set(&self, side: usize, attr: AvSetAttr) -> Step<Fid> {
-        let av = self.rig.sides[side].av;
-        let av = av.ok_or_else(|| Stop::fail("no address vector"))?;
-        Ok(self.rig.s.av_set(av, attr)?)
+        Ok(self.rig.s.av_set(self.rig.av(side)?, attr)?)
     }
 
     /// A set of these endpoints, in this order, as an endpoint knows them.
@@ -310,13 +308,10 @@ impl<'a> Team<'a> {
     #[track_caller]
     pub(super) fn start_call(&self, group: &Group, rank: usize, call: &Coll) -> Step<Token> {
         let ep = self.rig.sides[group.ranks[rank]].ep;
-        self.rig.until("a full queue takes another operation", || {
-            match self.rig.s.collective(ep, call) {
-                Ok(()) => Ok(Some(call.token)),
-                Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-                Err(e) => Err(e.into()),
-            }
-        })
+        self.rig.retry("a full queue takes another operation", || {
+            self.rig.s.collective(ep, call)
+        })?;
+        Ok(call.token)
     }
 
     /// Waits for a member's part, and looks at what it got.
@@ -341,8 +336,7 @@ impl<'a> Team<'a> {
     /// Nothing is left, and everything closes.
     #[track_caller]
     pub(super) fn close(self) -> Outcome {
-        self.rig.quiet()?;
-        self.rig.close()
+        self.rig.finish()
     }
 }
 

@@ -4,9 +4,9 @@ use ripstop_core::Address;
 use ripstop_types::{AvType, Errno, FiAddr, Flags};
 
 use crate::case::{Cx, Outcome, cases};
-use crate::ensure;
 use crate::rig::{A, B, Rig, Spec};
 use crate::subject::Post;
+use crate::{ensure, ensure_eq};
 
 cases! {
     pub(super) const CASES;
@@ -28,25 +28,14 @@ fn source(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec())?;
     let got = rig.exchange(A, B, b"who")?;
     ensure!(got.src == rig.sides[B].peer, "the source is {:?}", got.src);
-    let recv = rig.post(B, Post::trecv(1, 0, 300_000))?;
-    let send = rig.post(A, Post::tsend(1, vec![1; 300_000]))?;
-    rig.done(A, send)?;
-    let got = rig.done(B, recv)?;
-    ensure!(
-        got.src == rig.sides[B].peer,
-        "the source of a large one is {:?}",
-        got.src
-    );
+    let got = rig.deliver(Post::trecv(1, 0, 300_000), Post::tsend(1, vec![1; 300_000]))?;
+    ensure_eq!(got.src, rig.sides[B].peer, "the source of a large one");
     rig.close()
 }
 
 fn source_table(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec().av_type(AvType::Table))?;
-    ensure!(
-        rig.sides[B].peer == FiAddr(0),
-        "the first index is {:?}",
-        rig.sides[B].peer
-    );
+    ensure_eq!(rig.sides[B].peer, FiAddr(0), "the first index");
     let got = rig.exchange(A, B, b"who")?;
     ensure!(got.src == FiAddr(0), "the source is {:?}", got.src);
     rig.close()
@@ -56,12 +45,8 @@ fn source_reply(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec())?;
     let got = rig.exchange(A, B, b"question")?;
     let recv = rig.post(A, Post::recv(16))?;
-    let send = rig.post(B, Post::send(*b"answer").with(got.src))?;
-    rig.done(B, send)?;
-    ensure!(
-        rig.done(A, recv)?.bytes() == b"answer",
-        "the answer arrived damaged"
-    );
+    rig.complete(B, Post::send(*b"answer").with(got.src))?;
+    rig.done(A, recv)?.carries(b"answer")?;
     rig.close()
 }
 
@@ -79,12 +64,11 @@ fn source_unknown(cx: &Cx<'_>) -> Outcome {
     // A provider that always has FI_SOURCE_ERR may report it all the same.
     let rig = stranger(cx, Flags::empty())?;
     let recv = rig.post(B, Post::recv(16))?;
-    let send = rig.post(A, Post::send(*b"who"))?;
-    rig.done(A, send)?;
+    rig.complete(A, Post::send(*b"who"))?;
     match rig.end(B, recv)? {
         Ok(got) => {
             ensure!(got.src == FiAddr::NOTAVAIL, "the source is {:?}", got.src);
-            ensure!(got.bytes() == b"who", "the message arrived damaged");
+            got.carries(b"who")?;
         }
         Err(e) => {
             let offered = rig.info.caps.contains(Flags::SOURCE_ERR);
@@ -101,14 +85,9 @@ fn source_unknown(cx: &Cx<'_>) -> Outcome {
 fn source_err(cx: &Cx<'_>) -> Outcome {
     let rig = stranger(cx, Flags::SOURCE_ERR)?;
     let recv = rig.post(B, Post::recv(16))?;
-    let send = rig.post(A, Post::send(*b"who"))?;
-    rig.done(A, send)?;
+    rig.complete(A, Post::send(*b"who"))?;
     let error = rig.failed(B, recv)?;
-    ensure!(
-        error.err == Errno::EADDRNOTAVAIL,
-        "the error is {}",
-        error.err.name()
-    );
+    ensure_eq!(error.err, Errno::EADDRNOTAVAIL, "the error");
     ensure!(error.entry.len == 3, "the length is {}", error.entry.len);
     ensure!(error.entry.bytes() == b"who", "the message arrived damaged");
     let from = Address::from_bytes(rig.info.addr_format, &error.err_data);
@@ -131,11 +110,8 @@ fn source_err(cx: &Cx<'_>) -> Outcome {
 fn source_unexpected(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec())?;
     let send = rig.post(A, Post::tsend(1, *b"waits"))?;
-    for _ in 0..100 {
-        rig.pump()?;
-    }
-    let recv = rig.post(B, Post::trecv(1, 0, 8))?;
-    let got = rig.done(B, recv)?;
+    rig.pump_times(100)?;
+    let got = rig.complete(B, Post::trecv(1, 0, 8))?;
     ensure!(got.src == rig.sides[B].peer, "the source is {:?}", got.src);
     rig.done(A, send)?;
     rig.close()

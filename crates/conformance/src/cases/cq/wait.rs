@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{Errno, Progress, WaitObj};
 
-use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
+use crate::case::{Cx, Outcome, Step, Stop, cases, offered, ready, refused};
 use crate::ensure;
 use crate::pace::{bound, soon};
 use crate::rig::{A, B, Rig, Spec, offer};
@@ -162,11 +162,7 @@ fn sread_ready(cx: &Cx<'_>) -> Outcome {
 
 fn sread_progress(cx: &Cx<'_>) -> Outcome {
     for wait in [WaitObj::Unspec, WaitObj::Fd] {
-        let spec = Spec {
-            progress: Progress::Manual,
-            ..Spec::default().wait(wait)
-        };
-        let rig = Rig::open(cx, &spec)?;
+        let rig = Rig::open(cx, &Spec::default().wait(wait).progress(Progress::Manual))?;
         rig.exchange(A, B, b"first")?;
         for len in [1, 200_000] {
             let recv = rig.post(B, Post::recv(len))?;
@@ -238,11 +234,7 @@ fn trywait(cx: &Cx<'_>) -> Outcome {
     let read = rig.s.cq_read(cq, 1)?;
     ensure!(read[0].token == Some(recv), "another completion");
     rig.watch("trywait of an empty queue", || {
-        match rig.s.trywait(rig.fabric, &[cq]) {
-            Ok(()) => Ok(Some(())),
-            Err(e) if e.is(Errno::EAGAIN) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
+        ready(rig.s.trywait(rig.fabric, &[cq]))
     })
 }
 
@@ -275,12 +267,13 @@ fn polled(rig: &Rig<'_>, side: usize, token: u64) -> Outcome {
 }
 
 fn fd(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        progress: Progress::Manual,
-        two_domains: true,
-        ..Spec::default().wait(WaitObj::Fd)
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(
+        cx,
+        &Spec::default()
+            .wait(WaitObj::Fd)
+            .progress(Progress::Manual)
+            .two_domains(true),
+    )?;
     rig.exchange(A, B, b"first")?;
     rig.exchange(B, A, b"first")?;
     for i in 0..50_u8 {

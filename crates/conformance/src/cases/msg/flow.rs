@@ -25,11 +25,7 @@ cases! {
 }
 
 fn many_receives(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        rx_size: 16,
-        ..Spec::default()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::default().rx_size(16))?;
     rig.exchange(A, B, b"first")?;
     let size = rig.info.rx.size;
     let (mut recvs, mut sent) = (VecDeque::new(), 0_usize);
@@ -53,29 +49,20 @@ fn many_receives(cx: &Cx<'_>) -> Outcome {
     while !recvs.is_empty() {
         one(&rig, &mut recvs, &mut sent)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Sends a message to the oldest receive.
 fn one(rig: &Rig<'_>, recvs: &mut VecDeque<Token>, sent: &mut usize) -> Outcome {
-    let send = rig.post(A, Post::send(sent.to_le_bytes()))?;
-    rig.done(A, send)?;
+    rig.complete(A, Post::send(sent.to_le_bytes()))?;
     let recv = recvs.pop_front().ok_or_else(|| Stop::fail("no receive"))?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == sent.to_le_bytes(),
-        "message {sent} is another"
-    );
+    rig.arrives(recv, sent.to_le_bytes())?;
     *sent += 1;
     Ok(())
 }
 
 fn send_queue_full(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        tx_size: 16,
-        ..Spec::default()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::default().tx_size(16))?;
     rig.exchange(A, B, b"first")?;
     let len = 40_000;
     let mut sends = Vec::new();
@@ -91,18 +78,11 @@ fn send_queue_full(cx: &Cx<'_>) -> Outcome {
         }
     }
     for i in 0..sends.len() {
-        let recv = rig.post(B, Post::recv(len))?;
-        ensure!(
-            rig.done(B, recv)?.bytes() == pattern(len, i),
-            "message {i} is another"
-        );
+        rig.complete(B, Post::recv(len))?.carries(pattern(len, i))?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
+    rig.all_done(A, sends)?;
     rig.exchange(A, B, b"after")?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Sends until nothing more is taken for a while, and at most `most` messages; then receives
@@ -137,18 +117,11 @@ fn hold_back(cx: &Cx<'_>, len: usize, most: usize) -> Outcome {
         )));
     }
     for i in 0..sends.len() {
-        let recv = rig.post(B, Post::recv(len))?;
-        ensure!(
-            rig.done(B, recv)?.bytes() == pattern(len, i),
-            "message {i} is another"
-        );
+        rig.complete(B, Post::recv(len))?.carries(pattern(len, i))?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
+    rig.all_done(A, sends)?;
     rig.exchange(A, B, b"after")?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Resident memory of this process in bytes; 0 where the system does not say.

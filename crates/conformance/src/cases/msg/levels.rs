@@ -6,10 +6,10 @@ use ripstop_types::{Flags, Progress};
 
 use super::set_default;
 use crate::case::{Cx, Outcome, Stop, cases};
-use crate::ensure;
 use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{Direction, Post};
+use crate::{ensure, ensure_eq};
 
 cases! {
     pub(super) const CASES;
@@ -42,26 +42,16 @@ fn levels(cx: &Cx<'_>) -> Outcome {
     for level in LEVELS {
         for len in [0, 8, 1000, 300_000] {
             let bytes = pattern(len, 1);
-            let recv = rig.post(B, Post::recv(len))?;
-            let send = rig.post(A, Post::send(&bytes[..]).flags(level))?;
-            rig.done(A, send)?;
-            ensure!(
-                rig.done(B, recv)?.bytes() == bytes,
-                "{level:?}: {len} bytes damaged"
-            );
+            rig.deliver(Post::recv(len), Post::send(&bytes[..]).flags(level))?
+                .carries(&bytes)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn level_by_default(cx: &Cx<'_>) -> Outcome {
     for level in LEVELS {
-        let spec = Spec {
-            tx_op_flags: level,
-            ..Spec::default()
-        };
-        let rig = Rig::open(cx, &spec)?;
+        let rig = Rig::open(cx, &Spec::default().tx_op_flags(level))?;
         rig.exchange(A, B, &pattern(50, 1))?;
         rig.exchange(B, A, &pattern(50_000, 2))?;
         let recv = rig.post(B, Post::recv(8))?;
@@ -75,12 +65,10 @@ fn level_by_default(cx: &Cx<'_>) -> Outcome {
 
 /// Sides that make no progress unless their own queue is read.
 fn apart(level: Flags) -> Spec {
-    Spec {
-        two_domains: true,
-        progress: Progress::Manual,
-        tx_op_flags: level,
-        ..Spec::default()
-    }
+    Spec::default()
+        .two_domains(true)
+        .progress(Progress::Manual)
+        .tx_op_flags(level)
 }
 
 /// Reads A's queue alone for a while and counts what comes.
@@ -108,8 +96,7 @@ fn delivery_complete(cx: &Cx<'_>) -> Outcome {
         rig.done(B, recv)?;
         rig.done(A, send)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn delivery_placed(cx: &Cx<'_>) -> Outcome {
@@ -117,17 +104,13 @@ fn delivery_placed(cx: &Cx<'_>) -> Outcome {
     rig.exchange(A, B, b"first")?;
     for len in [0, 8, 5000, 500_000] {
         let recv = rig.post(B, Post::recv(len))?;
-        let send = rig.post(A, Post::send(pattern(len, 1)))?;
-        rig.done(A, send)?;
+        rig.complete(A, Post::send(pattern(len, 1)))?;
         // The receive has completed by now: one look must do.
         let got = rig.until_within(Duration::ZERO, "the receive's completion", || {
             rig.pump()?;
             Ok(rig.take_done(B, recv))
         })?;
-        ensure!(
-            got.bytes() == pattern(len, 1),
-            "{len} bytes arrived damaged"
-        );
+        got.carries(pattern(len, 1))?;
     }
     rig.close()
 }
@@ -185,90 +168,52 @@ fn inject_complete_unreceived(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     rig.exchange(A, B, b"first")?;
     let post = Post::send(pattern(64, 1)).flags(Flags::INJECT_COMPLETE);
-    let send = rig.post(A, post)?;
-    rig.done(A, send)?;
-    let recv = rig.post(B, Post::recv(64))?;
-    rig.done(B, recv)?;
-    rig.quiet()?;
-    rig.close()
+    rig.complete(A, post)?;
+    rig.complete(B, Post::recv(64))?;
+    rig.finish()
 }
 
 fn selective(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        selective: Flags::SEND,
-        ..Spec::default()
-    };
-    let rig = Rig::open(cx, &spec)?;
-    let mut recvs = Vec::new();
-    for _ in 0..4 {
-        recvs.push(rig.post(B, Post::recv(8))?);
-    }
+    let rig = Rig::open(cx, &Spec::default().selective(Flags::SEND))?;
+    let recvs = rig.post_all(B, (0..4).map(|_| Post::recv(8)))?;
     rig.post(A, Post::send(*b"silent"))?;
     rig.post(A, Post::send(*b"silent").flags(Flags::TRANSMIT_COMPLETE))?;
     rig.inject(A, b"silent", None, None)?;
-    let loud = rig.post(A, Post::send(*b"loud").flags(Flags::COMPLETION))?;
-    rig.done(A, loud)?;
-    for recv in recvs {
-        rig.done(B, recv)?;
-    }
+    rig.complete(A, Post::send(*b"loud").flags(Flags::COMPLETION))?;
+    rig.all_done(B, recvs)?;
     // A completion of a silent send would be one too many.
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn selective_recv(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        selective: Flags::SEND | Flags::RECV,
-        ..Spec::default()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::default().selective(Flags::SEND | Flags::RECV))?;
     rig.post(B, Post::recv(8))?;
     let loud = rig.post(B, Post::recv(8).flags(Flags::COMPLETION))?;
     rig.post(A, Post::send(*b"silent"))?;
     rig.post(A, Post::send(*b"loud"))?;
-    ensure!(rig.done(B, loud)?.bytes() == b"loud", "the wrong message");
-    rig.quiet()?;
-    rig.close()
+    rig.arrives(loud, b"loud")?;
+    rig.finish()
 }
 
 fn selective_error(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        selective: Flags::SEND | Flags::RECV,
-        ..Spec::default()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::default().selective(Flags::SEND | Flags::RECV))?;
     let recv = rig.post(B, Post::recv(4))?;
     rig.post(A, Post::send(*b"too long"))?;
     let error = rig.failed(B, recv)?;
-    ensure!(
-        error.err == ripstop_types::Errno::ETRUNC,
-        "the error is {}",
-        error.err.name()
-    );
+    ensure_eq!(error.err, ripstop_types::Errno::ETRUNC, "the error");
     Ok(())
 }
 
 fn op_flags(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        selective: Flags::SEND,
-        ..Spec::default()
-    };
-    let rig = Rig::open(cx, &spec)?;
-    let mut recvs = Vec::new();
-    for _ in 0..2 {
-        recvs.push(rig.post(B, Post::recv(8))?);
-    }
+    let rig = Rig::open(cx, &Spec::default().selective(Flags::SEND))?;
+    let recvs = rig.post_all(B, (0..2).map(|_| Post::recv(8)))?;
     set_default(&rig, A, Flags::COMPLETION | Flags::INJECT_COMPLETE)?;
     let flags = rig.s.op_flags(rig.sides[A].ep, Direction::Tx)?;
     let wanted = Flags::COMPLETION | Flags::INJECT_COMPLETE;
     ensure!(flags == wanted, "FI_GETOPSFLAG gives {flags:?}");
-    let loud = rig.post(A, Post::send(*b"loud"))?;
-    rig.done(A, loud)?;
+    rig.complete(A, Post::send(*b"loud"))?;
     set_default(&rig, A, Flags::empty())?;
     rig.post(A, Post::send(*b"silent"))?;
-    for recv in recvs {
-        rig.done(B, recv)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(B, recvs)?;
+    rig.finish()
 }

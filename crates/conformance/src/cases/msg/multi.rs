@@ -2,10 +2,10 @@
 
 use ripstop_types::{Errno, Flags};
 
-use crate::case::{Cx, Outcome, Step, Stop, cases};
-use crate::ensure;
+use crate::case::{Cx, Outcome, Step, Stop, cases, flagged};
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{Completion, EpOption, Post, Token};
+use crate::{ensure, ensure_eq};
 
 cases! {
     pub(super) const CASES;
@@ -46,18 +46,10 @@ fn piece(rig: &Rig<'_>, token: Token) -> Step<Completion> {
 }
 
 fn check(got: &Completion, i: usize, len: usize) -> Outcome {
-    ensure!(
-        got.len == len,
-        "message {i} has length {}, not {len}",
-        got.len
-    );
+    ensure_eq!(got.len, len, "message {i}");
     let bytes = got.piece.as_deref().unwrap_or_default();
     ensure!(bytes == pattern(len, i), "message {i} arrived damaged");
-    ensure!(
-        got.flags.contains(Flags::RECV),
-        "message {i} has flags {:?}",
-        got.flags
-    );
+    flagged(got.flags, Flags::RECV, &format!("message {i}"))?;
     Ok(())
 }
 
@@ -65,19 +57,14 @@ fn multi_recv(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, 64)?;
     let token = rig.post(B, buffer(1 << 20))?;
     for i in 0..100 {
-        let send = rig.post(A, Post::send(pattern(10 + i * 7, i)))?;
-        rig.done(A, send)?;
+        rig.complete(A, Post::send(pattern(10 + i * 7, i)))?;
     }
     for i in 0..100 {
         let got = piece(&rig, token)?;
         check(&got, i, 10 + i * 7)?;
-        ensure!(
-            !got.flags.contains(Flags::MULTI_RECV),
-            "released with room left"
-        );
+        flagged(!got.flags, Flags::MULTI_RECV, "released with room left")?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Waits for the release, with or after the last message.
@@ -86,11 +73,7 @@ fn released(rig: &Rig<'_>, token: Token, last: &Completion) -> Outcome {
         return Ok(());
     }
     let end = rig.done(B, token)?;
-    ensure!(
-        end.flags.contains(Flags::MULTI_RECV),
-        "no release: flags {:?}",
-        end.flags
-    );
+    flagged(end.flags, Flags::MULTI_RECV, "no release")?;
     ensure!(
         !end.flags.contains(Flags::RECV),
         "one message too many: {:?}",
@@ -104,8 +87,7 @@ fn multi_recv_release(cx: &Cx<'_>) -> Outcome {
     // Four messages of 100 leave 99.
     let token = rig.post(B, buffer(499))?;
     for i in 0..4 {
-        let send = rig.post(A, Post::send(pattern(100, i)))?;
-        rig.done(A, send)?;
+        rig.complete(A, Post::send(pattern(100, i)))?;
     }
     for i in 0..3 {
         let got = piece(&rig, token)?;
@@ -121,20 +103,17 @@ fn multi_recv_release(cx: &Cx<'_>) -> Outcome {
     released(&rig, token, &got)?;
     // What comes now needs another buffer.
     rig.exchange(A, B, b"after")?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn multi_recv_next(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, 8)?;
     let first = rig.post(B, buffer(1000))?;
     let second = rig.post(B, buffer(1000))?;
-    let send = rig.post(A, Post::send(pattern(900, 0)))?;
-    rig.done(A, send)?;
+    rig.complete(A, Post::send(pattern(900, 0)))?;
     let got = piece(&rig, first)?;
     check(&got, 0, 900)?;
-    let send = rig.post(A, Post::send(pattern(900, 1)))?;
-    rig.done(A, send)?;
+    rig.complete(A, Post::send(pattern(900, 1)))?;
     // It does not fit: either the first buffer is released and the second takes it, or the
     // message is cut off in the first and reported.
     let got = rig.until("the second message or an error", || {
@@ -146,11 +125,7 @@ fn multi_recv_next(cx: &Cx<'_>) -> Outcome {
     match got {
         Ok(got) => check(&got, 1, 900),
         Err(error) => {
-            ensure!(
-                error.err == Errno::ETRUNC,
-                "the error is {}",
-                error.err.name()
-            );
+            ensure_eq!(error.err, Errno::ETRUNC, "the error");
             ensure!(error.olen == 800, "olen is {}", error.olen);
             Ok(())
         }
@@ -160,22 +135,14 @@ fn multi_recv_next(cx: &Cx<'_>) -> Outcome {
 fn multi_recv_unexpected(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, 64)?;
     rig.exchange(A, B, b"first")?;
-    let mut sends = Vec::new();
-    for i in 0..20 {
-        sends.push(rig.post(A, Post::send(pattern(200, i)))?);
-    }
-    for _ in 0..100 {
-        rig.pump()?;
-    }
+    let sends = rig.post_all(A, (0..20).map(|i| Post::send(pattern(200, i))))?;
+    rig.pump_times(100)?;
     let token = rig.post(B, buffer(100_000))?;
     for i in 0..20 {
         check(&piece(&rig, token)?, i, 200)?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 fn data(cx: &Cx<'_>) -> Outcome {
@@ -188,8 +155,7 @@ fn data(cx: &Cx<'_>) -> Outcome {
         } else {
             post
         };
-        let send = rig.post(A, post)?;
-        rig.done(A, send)?;
+        rig.complete(A, post)?;
     }
     for i in 0..10_usize {
         let got = piece(&rig, token)?;
@@ -212,19 +178,13 @@ fn data(cx: &Cx<'_>) -> Outcome {
 fn cancel(cx: &Cx<'_>) -> Outcome {
     let rig = open(cx, 64)?;
     let token = rig.post(B, buffer(10_000))?;
-    let send = rig.post(A, Post::send(pattern(50, 0)))?;
-    rig.done(A, send)?;
+    rig.complete(A, Post::send(pattern(50, 0)))?;
     check(&piece(&rig, token)?, 0, 50)?;
     rig.s.cancel(rig.sides[B].ep, token)?;
     let error = rig.failed(B, token)?;
-    ensure!(
-        error.err == Errno::ECANCELED,
-        "the error is {}",
-        error.err.name()
-    );
+    ensure_eq!(error.err, Errno::ECANCELED, "the error");
     rig.exchange(A, B, b"after")?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn option(cx: &Cx<'_>) -> Outcome {

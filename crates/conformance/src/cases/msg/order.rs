@@ -3,7 +3,6 @@
 use ripstop_types::MsgOrder;
 
 use crate::case::{Cx, Outcome, cases};
-use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::Post;
 
@@ -19,10 +18,7 @@ cases! {
 }
 
 fn ordered() -> Spec {
-    Spec {
-        order: MsgOrder::SAS,
-        ..Spec::default()
-    }
+    Spec::default().order(MsgOrder::SAS)
 }
 
 /// As many operations as the queues take, at most `count`.
@@ -48,15 +44,9 @@ fn run(rig: &Rig<'_>, lens: &[usize], early: bool) -> Outcome {
         }
     }
     for (i, (recv, len)) in recvs.into_iter().zip(lens).enumerate() {
-        let got = rig.done(B, recv)?;
-        ensure!(
-            got.bytes() == pattern(*len, i),
-            "buffer {i} does not hold message {i}"
-        );
+        rig.done(B, recv)?.carries(pattern(*len, i))?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
+    rig.all_done(A, sends)?;
     rig.quiet()
 }
 
@@ -79,10 +69,7 @@ fn order_mixed_sizes(cx: &Cx<'_>) -> Outcome {
 
 fn order_inject(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &ordered())?;
-    let mut recvs = Vec::new();
-    for _ in 0..200 {
-        recvs.push(rig.post(B, Post::recv(9000))?);
-    }
+    let recvs = rig.post_all(B, (0..200).map(|_| Post::recv(9000)))?;
     let mut sends = Vec::new();
     for i in 0..200_usize {
         match i % 2 {
@@ -92,17 +79,10 @@ fn order_inject(cx: &Cx<'_>) -> Outcome {
     }
     for (i, recv) in recvs.into_iter().enumerate() {
         let len = if i % 2 == 0 { 16 } else { 9000 };
-        let got = rig.done(B, recv)?;
-        ensure!(
-            got.bytes() == pattern(len, i),
-            "buffer {i} does not hold message {i}"
-        );
+        rig.done(B, recv)?.carries(pattern(len, i))?;
     }
-    for send in sends {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, sends)?;
+    rig.finish()
 }
 
 fn order_unexpected(cx: &Cx<'_>) -> Outcome {
@@ -128,12 +108,8 @@ fn order_completions(cx: &Cx<'_>) -> Outcome {
         let done = rig.done(side, token)?;
         if let Some(i) = message {
             let sent = pattern(100, i + (1 - side));
-            ensure!(
-                done.bytes() == sent,
-                "message {i} arrived damaged or out of turn"
-            );
+            done.carries(&sent)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }

@@ -3,10 +3,10 @@
 use ripstop_core::SHARED_CONTEXT;
 use ripstop_types::{Errno, Flags};
 
-use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
-use crate::ensure;
+use crate::case::{Cx, Outcome, Step, Stop, cases, in_use, offered, refused};
 use crate::rig::{A, B, Rig, Spec, bare, hints, listening, pattern, prepare, query};
 use crate::subject::{CqAttr, EpOption, Fid, Post};
+use crate::{ensure, ensure_eq};
 
 cases! {
     pub(super) const CASES;
@@ -268,30 +268,18 @@ fn options(cx: &Cx<'_>) -> Outcome {
 
 fn cancel(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
-    let mut recvs = Vec::new();
-    for _ in 0..5 {
-        recvs.push(rig.post(B, Post::recv(64))?);
-    }
+    let mut recvs = rig.post_all(B, (0..5).map(|_| Post::recv(64)))?;
     for i in [2, 0] {
         let canceled = recvs.remove(i);
         rig.s.cancel(rig.sides[B].ep, canceled)?;
         let error = rig.failed(B, canceled)?;
-        ensure!(
-            error.err == Errno::ECANCELED,
-            "the error is {}",
-            error.err.name()
-        );
+        ensure_eq!(error.err, Errno::ECANCELED, "the error");
     }
     for (i, recv) in recvs.into_iter().enumerate() {
-        let send = rig.post(A, Post::send(pattern(64, i)))?;
-        rig.done(A, send)?;
-        ensure!(
-            rig.done(B, recv)?.bytes() == pattern(64, i),
-            "message {i} is another"
-        );
+        rig.complete(A, Post::send(pattern(64, i)))?;
+        rig.arrives(recv, pattern(64, i))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn cancel_done(cx: &Cx<'_>) -> Outcome {
@@ -305,21 +293,14 @@ fn cancel_done(cx: &Cx<'_>) -> Outcome {
         Err(e) if e.errno().is_some() => {}
         Err(e) => return Err(e.into()),
     }
-    ensure!(
-        rig.done(B, recv)?.bytes() == b"done",
-        "the message arrived damaged"
-    );
-    rig.quiet()?;
-    rig.close()
+    rig.arrives(recv, b"done")?;
+    rig.finish()
 }
 
 fn cancel_all(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::default())?;
     let count = 200.min(rig.info.rx.size);
-    let mut recvs = Vec::new();
-    for _ in 0..count {
-        recvs.push(rig.post(B, Post::recv(8))?);
-    }
+    let recvs = rig.post_all(B, (0..count).map(|_| Post::recv(8)))?;
     for i in 0..count {
         // 7 and 200 have no common factor.
         let recv = recvs[i * 7 % count];
@@ -327,15 +308,10 @@ fn cancel_all(cx: &Cx<'_>) -> Outcome {
     }
     for recv in recvs {
         let error = rig.failed(B, recv)?;
-        ensure!(
-            error.err == Errno::ECANCELED,
-            "the error is {}",
-            error.err.name()
-        );
+        ensure_eq!(error.err, Errno::ECANCELED, "the error");
     }
     rig.exchange(A, B, b"after")?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn close_pending(cx: &Cx<'_>) -> Outcome {
@@ -419,8 +395,7 @@ fn shared_rx(cx: &Cx<'_>) -> Outcome {
     }
     for i in 0..6_u8 {
         let client = clients[usize::from(i) % 2];
-        let send = rig.post(client, Post::send([i]))?;
-        rig.done(client, send)?;
+        rig.complete(client, Post::send([i]))?;
         // The receive posted first is used first, whoever sent.
         let recv = recvs[usize::from(i)];
         let got = rig.until("the message at either server", || {
@@ -445,11 +420,7 @@ fn shared_rx_busy(cx: &Cx<'_>) -> Outcome {
     )?;
     let ep = s.endpoint(domain, &info)?;
     s.bind(ep, srx, Flags::empty())?;
-    refused(
-        s.close(srx),
-        &[Errno::EBUSY],
-        "closing a bound shared context",
-    )?;
+    in_use(s.close(srx), "a bound shared context")?;
     s.close(ep)?;
     s.close(srx)?;
     s.close(domain)?;

@@ -57,11 +57,10 @@ pub(super) fn lives(rig: &Rig<'_>) -> Outcome {
     rig.exchange(A, B, b"there")?;
     rig.exchange(B, A, b"and back")?;
     let target = rig.expose(B, &[0; 16], OPEN)?;
-    let token = rig.post(A, Post::write([7; 16], target.at(0, 16)))?;
-    rig.done(A, token)?;
+    rig.complete(A, Post::write([7; 16], target.at(0, 16)))?;
     rig.holds(&target, &[7; 16])?;
-    let token = rig.post(A, Post::read(target.at(0, 16)))?;
-    ensure!(rig.done(A, token)?.bufs.concat() == [7; 16], "a read fails");
+    let done = rig.complete(A, Post::read(target.at(0, 16)))?;
+    ensure!(done.bufs.concat() == [7; 16], "a read fails");
     rig.revoke(&target)
 }
 
@@ -122,8 +121,7 @@ fn write_only(cx: &Cx<'_>) -> Outcome {
     let bytes = pattern(100, 1);
     let target = rig.expose(B, &bytes, Flags::REMOTE_WRITE)?;
     denied(&rig, Post::read(target.at(0, 100)), &target, &bytes)?;
-    let token = rig.post(A, Post::write([9; 5], target.at(0, 5)))?;
-    rig.done(A, token)?;
+    rig.complete(A, Post::write([9; 5], target.at(0, 5)))?;
     rig.holds(&target, &overlaid(&bytes, 0, &[9; 5]))?;
     rig.close()
 }
@@ -134,11 +132,8 @@ fn read_only(cx: &Cx<'_>) -> Outcome {
     let target = rig.expose(B, &bytes, Flags::REMOTE_READ)?;
     let [write, read] = both(100, target.at(0, 100));
     denied(&rig, write, &target, &bytes)?;
-    let token = rig.post(A, read)?;
-    ensure!(
-        rig.done(A, token)?.bufs.concat() == bytes,
-        "the read is damaged"
-    );
+    let done = rig.complete(A, read)?;
+    ensure!(done.bufs.concat() == bytes, "the read is damaged");
     rig.close()
 }
 
@@ -169,8 +164,7 @@ fn revoked(cx: &Cx<'_>) -> Outcome {
     let rig = talking(cx)?;
     let bytes = pattern(100, 1);
     let target = rig.expose(B, &bytes, OPEN)?;
-    let token = rig.post(A, Post::read(target.at(0, 100)))?;
-    rig.done(A, token)?;
+    rig.complete(A, Post::read(target.at(0, 100)))?;
     rig.revoke(&target)?;
     for post in both(100, target.at(0, 100)) {
         denied(&rig, post, &target, &bytes)?;
@@ -230,9 +224,7 @@ fn denied_among_others(cx: &Cx<'_>) -> Outcome {
             }
         }
     }
-    for token in open {
-        rig.done(A, token)?;
-    }
+    rig.all_done(A, open)?;
     for token in bad {
         rig.failed(A, token)?;
     }

@@ -67,8 +67,7 @@ fn writedata(cx: &Cx<'_>) -> Outcome {
         );
         rig.done(A, token)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn writedata_msg(cx: &Cx<'_>) -> Outcome {
@@ -76,14 +75,12 @@ fn writedata_msg(cx: &Cx<'_>) -> Outcome {
     let data = fitting(&rig);
     let target = rig.expose(B, &[0; 40], OPEN)?;
     let write = Post::write(*b"with data", target.at(4, 9)).data(data);
-    let token = rig.post(A, write.flags(Flags::COMPLETION))?;
-    rig.done(A, token)?;
+    rig.complete(A, write.flags(Flags::COMPLETION))?;
     announced(&rig, data)?;
     rig.holds(&target, &overlaid(&[0; 40], 4, b"with data"))?;
     // A receive is not used up by it.
     rig.exchange(A, B, b"a message")?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn inject_writedata(cx: &Cx<'_>) -> Outcome {
@@ -94,23 +91,19 @@ fn inject_writedata(cx: &Cx<'_>) -> Outcome {
         inject_at(&rig, &target, round, b"injected", Some(data))?;
         announced(&rig, data)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn silent_target(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::rma().caps(Flags::RMA_EVENT))?;
     let target = rig.expose(B, &[0; 40], OPEN)?;
     for _ in 0..3 {
-        let token = rig.post(A, Post::write([1; 40], target.at(0, 40)))?;
-        rig.done(A, token)?;
-        let token = rig.post(A, Post::read(target.at(0, 40)))?;
-        rig.done(A, token)?;
+        rig.complete(A, Post::write([1; 40], target.at(0, 40)))?;
+        rig.complete(A, Post::read(target.at(0, 40)))?;
         inject_at(&rig, &target, 0, &[2; 40], None)?;
         rig.holds(&target, &[2; 40])?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn delivery_complete(cx: &Cx<'_>) -> Outcome {
@@ -119,13 +112,11 @@ fn delivery_complete(cx: &Cx<'_>) -> Outcome {
         let target = rig.expose(B, &vec![0; len], OPEN)?;
         let bytes = pattern(len, 6);
         let write = Post::write(&bytes[..], target.at(0, len)).flags(Flags::DELIVERY_COMPLETE);
-        let token = rig.post(A, write)?;
-        rig.done(A, token)?;
+        rig.complete(A, write)?;
         let found = rig.s.memory_read(target.memory)?;
         ensure!(found == bytes, "{len} bytes are complete and not there");
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn levels(cx: &Cx<'_>) -> Outcome {
@@ -139,29 +130,27 @@ fn levels(cx: &Cx<'_>) -> Outcome {
             let target = rig.expose(B, &vec![0; len], OPEN)?;
             let bytes = pattern(len, 2);
             let write = Post::write(&bytes[..], target.at(0, len)).flags(flags);
-            let token = rig.post(A, write)?;
-            rig.done(A, token)?;
+            rig.complete(A, write)?;
             rig.holds(&target, &bytes)?;
         }
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn completion_flags(cx: &Cx<'_>) -> Outcome {
     for format in [CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
         let rig = Rig::open(cx, &Spec::rma().format(format))?;
         let target = rig.expose(B, &[0; 64], OPEN)?;
-        let write = rig.post(A, Post::write([1; 64], target.at(0, 64)))?;
-        let done = rig.done(A, write)?.flags;
+        let done = rig
+            .complete(A, Post::write([1; 64], target.at(0, 64)))?
+            .flags;
         let wanted = Flags::RMA | Flags::WRITE;
         ensure!(done.contains(wanted), "{format:?}: a write has {done:?}");
         ensure!(
             !done.intersects(Flags::READ | Flags::SEND | Flags::RECV),
             "{format:?}: a write has {done:?}"
         );
-        let read = rig.post(A, Post::read(target.at(0, 64)))?;
-        let done = rig.done(A, read)?.flags;
+        let done = rig.complete(A, Post::read(target.at(0, 64)))?.flags;
         let wanted = Flags::RMA | Flags::READ;
         ensure!(done.contains(wanted), "{format:?}: a read has {done:?}");
         rig.close()?;
@@ -170,11 +159,7 @@ fn completion_flags(cx: &Cx<'_>) -> Outcome {
 }
 
 fn selective(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        selective: Flags::SEND,
-        ..Spec::rma()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::rma().selective(Flags::SEND))?;
     let target = rig.expose(B, &[0; 64], OPEN)?;
     for value in 1..5 {
         rig.post(A, Post::write([value; 64], target.at(0, 64)))?;
@@ -182,22 +167,15 @@ fn selective(cx: &Cx<'_>) -> Outcome {
         rig.quiet()?;
         let place = target.at(0, 64);
         let write = Post::write([value + 100; 64], place).flags(Flags::COMPLETION);
-        let token = rig.post(A, write)?;
-        rig.done(A, token)?;
-        let token = rig.post(A, Post::read(place).flags(Flags::COMPLETION))?;
-        rig.done(A, token)?;
+        rig.complete(A, write)?;
+        rig.complete(A, Post::read(place).flags(Flags::COMPLETION))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Two sides with counters for all reads and writes.
 pub(super) fn counted<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, RmaCounters, RmaCounters)> {
-    let spec = Spec {
-        rma_counters: true,
-        ..Spec::rma().caps(Flags::RMA_EVENT)
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(cx, &Spec::rma().caps(Flags::RMA_EVENT).rma_counters(true))?;
     let counters = |side: usize| {
         let found = rig.sides[side].rma_cntrs;
         found.ok_or_else(|| Stop::fail("no counters"))
@@ -212,9 +190,7 @@ pub(super) fn counts_to(rig: &Rig<'_>, cntr: Fid, value: u64, what: &str) -> Out
     rig.until(&format!("{what} counted to {value}"), || {
         Ok((rig.s.cntr_read(cntr)? >= value).then_some(()))
     })?;
-    for _ in 0..20 {
-        rig.pump()?;
-    }
+    rig.pump_times(20)?;
     let found = rig.s.cntr_read(cntr)?;
     ensure!(found == value, "{what} counted to {found}, not {value}");
     Ok(())
@@ -229,9 +205,7 @@ fn five(rig: &Rig<'_>) -> Outcome {
         open.push(rig.post(A, Post::read(target.at(0, len)))?);
     }
     inject_at(rig, &target, 0, b"third", None)?;
-    for token in open {
-        rig.done(A, token)?;
-    }
+    rig.all_done(A, open)?;
     Ok(())
 }
 
@@ -280,8 +254,7 @@ fn counts_writes(cx: &Cx<'_>) -> Outcome {
     offered(bound, &[ripstop_types::Errno::ENOSYS], "fi_mr_bind")?;
     let other = rig.expose(B, &[0; 100], OPEN)?;
     for (i, target) in [&target, &other, &target].into_iter().enumerate() {
-        let token = rig.post(A, Post::write([3; 10], target.at(i, 10)))?;
-        rig.done(A, token)?;
+        rig.complete(A, Post::write([3; 10], target.at(i, 10)))?;
     }
     counts_to(&rig, cntr, 2, "writes to the region")?;
     rig.revoke(&target)?;

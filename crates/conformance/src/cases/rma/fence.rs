@@ -1,9 +1,9 @@
 //! `FI_FENCE`, and durable writes.
 
-use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Flags};
 
 use super::{OPEN, overlaid};
-use crate::case::{Cx, Outcome, Step, Stop, cases};
+use crate::case::{Cx, Outcome, Step, cases, ready};
 use crate::ensure;
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{MrAttr, Post, Token};
@@ -36,13 +36,8 @@ fn spec() -> Spec {
 /// The next tokens that complete at A, in order; B makes progress meanwhile.
 fn in_order(rig: &Rig<'_>, count: usize) -> Step<Vec<Token>> {
     let mut tokens = Vec::new();
-    let read = |cq, max| match rig.s.cq_read(cq, max) {
-        Ok(read) => Ok(read),
-        Err(e) if e.is(Errno::EAGAIN) => Ok(Vec::new()),
-        Err(e) => Err(Stop::from(e)),
-    };
     rig.watch("completions at A", || {
-        let done = read(rig.sides[A].cq, 16)?;
+        let done = ready(rig.s.cq_read(rig.sides[A].cq, 16))?.unwrap_or_default();
         tokens.extend(done.iter().filter_map(|c| c.token));
         Ok((tokens.len() >= count).then_some(()))
     })?;
@@ -66,10 +61,9 @@ fn fence_message(cx: &Cx<'_>) -> Outcome {
         let text = pattern(len, len);
         let recv = rig.post(B, Post::recv(len))?;
         behind_a_read(&rig, Post::send(&text[..]))?;
-        ensure!(rig.done(B, recv)?.bytes() == text, "{len} bytes");
+        rig.arrives(recv, &text)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn fence_tagged(cx: &Cx<'_>) -> Outcome {
@@ -78,10 +72,9 @@ fn fence_tagged(cx: &Cx<'_>) -> Outcome {
         let text = pattern(len, len);
         let recv = rig.post(B, Post::trecv(4, 0, len))?;
         behind_a_read(&rig, Post::tsend(4, &text[..]))?;
-        ensure!(rig.done(B, recv)?.bytes() == text, "{len} bytes");
+        rig.arrives(recv, &text)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn fence_read(cx: &Cx<'_>) -> Outcome {
@@ -90,8 +83,7 @@ fn fence_read(cx: &Cx<'_>) -> Outcome {
     for _ in 0..3 {
         behind_a_read(&rig, Post::read(target.at(0, 64)))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn fence_write(cx: &Cx<'_>) -> Outcome {
@@ -117,8 +109,7 @@ fn fence_write(cx: &Cx<'_>) -> Outcome {
     }
     rig.done(A, write)?;
     rig.holds(&target, &overlaid(&[0; 16], 8, &[0xff; 8]))?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn fence(cx: &Cx<'_>) -> Outcome {
@@ -136,23 +127,18 @@ fn fence(cx: &Cx<'_>) -> Outcome {
         behind_a_read(&rig, atomic.flags(Flags::DELIVERY_COMPLETE))?;
         rig.holds(&target, &left)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn fence_first(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec())?;
     let target = rig.expose(B, &[0; 8], OPEN)?;
-    let recv = rig.post(B, Post::recv(5))?;
-    let send = rig.post(A, Post::send(*b"first").flags(Flags::FENCE))?;
-    rig.done(A, send)?;
-    ensure!(rig.done(B, recv)?.bytes() == b"first", "the message");
+    rig.deliver(Post::recv(5), Post::send(*b"first").flags(Flags::FENCE))?
+        .carries(b"first")?;
     let write = Post::write([1; 8], target.at(0, 8)).flags(Flags::FENCE);
-    let write = rig.post(A, write)?;
-    rig.done(A, write)?;
+    rig.complete(A, write)?;
     rig.holds(&target, &[1; 8])?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn commit(cx: &Cx<'_>) -> Outcome {
@@ -161,16 +147,14 @@ fn commit(cx: &Cx<'_>) -> Outcome {
         let bytes = pattern(len, len + 1);
         let target = rig.expose(B, &vec![0; len], OPEN)?;
         let write = Post::write(&bytes[..], target.at(0, len));
-        let token = rig.post(A, write.flags(Flags::COMMIT_COMPLETE))?;
-        rig.done(A, token)?;
+        rig.complete(A, write.flags(Flags::COMMIT_COMPLETE))?;
         ensure!(
             rig.s.memory_read(target.memory)? == bytes,
             "{len} bytes were not there"
         );
         rig.revoke(&target)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn pmem(cx: &Cx<'_>) -> Outcome {
@@ -188,13 +172,12 @@ fn pmem(cx: &Cx<'_>) -> Outcome {
         Flags::TRANSMIT_COMPLETE,
     ] {
         let write = Post::write([3; 100], target.at(50, 100)).flags(flags);
-        let token = rig.post(A, write)?;
-        rig.done(A, token)?;
+        rig.complete(A, write)?;
         rig.holds(&target, &overlaid(&[7; 4096], 50, &[3; 100]))?;
     }
-    let token = rig.post(A, Post::read(target.at(0, 4096)))?;
+    let done = rig.complete(A, Post::read(target.at(0, 4096)))?;
     ensure!(
-        rig.done(A, token)?.bufs.concat() == overlaid(&[7; 4096], 50, &[3; 100]),
+        done.bufs.concat() == overlaid(&[7; 4096], 50, &[3; 100]),
         "read otherwise than written"
     );
     rig.close()

@@ -62,9 +62,7 @@ const LEN: usize = 20_000;
 fn settle(rig: &Rig<'_>) -> Outcome {
     rig.exchange(A, B, b"first")?;
     rig.exchange(B, A, b"second")?;
-    for _ in 0..1000 {
-        rig.pump()?;
-    }
+    rig.pump_times(1000)?;
     Ok(())
 }
 
@@ -99,14 +97,12 @@ fn both_ways(
     bytes: &[u8],
 ) -> Outcome {
     let place = target.at(at, bytes.len());
-    let token = rig.post(A, Post::write(bytes, place))?;
-    let done = rig.done(A, token)?;
+    let done = rig.complete(A, Post::write(bytes, place))?;
     let wanted = Flags::RMA | Flags::WRITE;
     ensure!(done.flags.contains(wanted), "flags are {:?}", done.flags);
     *before = overlaid(before, at, bytes);
     rig.holds(target, before)?;
-    let token = rig.post(A, Post::read(place))?;
-    let done = rig.done(A, token)?;
+    let done = rig.complete(A, Post::read(place))?;
     let wanted = Flags::RMA | Flags::READ;
     ensure!(done.flags.contains(wanted), "flags are {:?}", done.flags);
     ensure!(
@@ -127,8 +123,7 @@ fn whole(cx: &Cx<'_>) -> Outcome {
         }
         rig.revoke(&target)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn memfd_offsets(cx: &Cx<'_>) -> Outcome {
@@ -146,8 +141,7 @@ fn memfd_offsets(cx: &Cx<'_>) -> Outcome {
     ] {
         both_ways(&rig, &target, at, &mut before, &pattern(len, at + 1))?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn iov(cx: &Cx<'_>) -> Outcome {
@@ -164,19 +158,17 @@ fn iov(cx: &Cx<'_>) -> Outcome {
         rig.done(A, token)?;
         rig.holds(&target, &overlaid(&[0; LEN], 77, &bytes))?;
         let room = pieces(&vec![0; 9000], count);
-        let token = rig.post(A, Post::read(target.at(77, 9000)).iov(room))?;
-        ensure!(rig.done(A, token)?.bufs.concat() == bytes, "read otherwise");
+        let done = rig.complete(A, Post::read(target.at(77, 9000)).iov(room))?;
+        ensure!(done.bufs.concat() == bytes, "read otherwise");
     }
     let bytes = pattern(1000 * remote, 5);
     let places = |i| target.at(2000 * i, 1000);
     let write = Post::write(&bytes[..], places(0)).remote((0..remote).map(places).collect());
-    let token = rig.post(A, write.flags(Flags::DELIVERY_COMPLETE))?;
-    rig.done(A, token)?;
+    rig.complete(A, write.flags(Flags::DELIVERY_COMPLETE))?;
     let found = rig.s.memory_read(target.memory)?;
     let parts = (0..remote).flat_map(|i| &found[2000 * i..2000 * i + 1000]);
     ensure!(parts.eq(&bytes), "pieces at the target are others");
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn memfd_inject(cx: &Cx<'_>) -> Outcome {
@@ -190,8 +182,7 @@ fn memfd_inject(cx: &Cx<'_>) -> Outcome {
         before = overlaid(&before, 9, &bytes);
         rig.holds(&target, &before)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn memfd_delivered(cx: &Cx<'_>) -> Outcome {
@@ -200,13 +191,11 @@ fn memfd_delivered(cx: &Cx<'_>) -> Outcome {
     for (round, len) in [8, 3000, LEN, 64].into_iter().enumerate() {
         let bytes = pattern(len, round + 3);
         let write = Post::write(&bytes[..], target.at(0, len));
-        let token = rig.post(A, write.flags(Flags::DELIVERY_COMPLETE))?;
-        rig.done(A, token)?;
+        rig.complete(A, write.flags(Flags::DELIVERY_COMPLETE))?;
         let found = rig.s.memory_read(target.memory)?;
         ensure!(found[..len] == bytes[..], "{len} bytes are not there yet");
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn memfd_writedata(cx: &Cx<'_>) -> Outcome {
@@ -221,8 +210,7 @@ fn memfd_writedata(cx: &Cx<'_>) -> Outcome {
         ensure!(found[..len] == bytes[..], "announced before it came");
         rig.done(A, token)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn memfd_many(cx: &Cx<'_>) -> Outcome {
@@ -264,9 +252,7 @@ fn memfd_write_then_write(cx: &Cx<'_>) -> Outcome {
             let write = Post::write(bytes, target.at(0, len));
             open.push(rig.post(A, kind(write, burst + 2 * round))?);
         }
-        for token in open {
-            rig.done(A, token)?;
-        }
+        rig.all_done(A, open)?;
         rig.holds(&target, &before)?;
         // Where nothing is on its way the next one may take another way.
         for _ in 0..300 * (burst % 2) {
@@ -378,8 +364,7 @@ fn memfd_key_again(cx: &Cx<'_>) -> Outcome {
         both_ways(&rig, &target, 8, &mut vec![0; LEN], &pattern(64, round))?;
         rig.revoke(&target)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// Six writes, one of them injected, and five reads.
@@ -426,8 +411,7 @@ fn memfd_counts_writes(cx: &Cx<'_>) -> Outcome {
     offered(bound, &[Errno::ENOSYS], "fi_mr_bind")?;
     settle(&rig)?;
     for i in 0..3 {
-        let token = rig.post(A, Post::write([3; 10], target.at(i, 10)))?;
-        rig.done(A, token)?;
+        rig.complete(A, Post::write([3; 10], target.at(i, 10)))?;
     }
     counts_to(&rig, cntr, 3, "writes to the region")?;
     rig.revoke(&target)?;
@@ -464,8 +448,7 @@ fn atomic(cx: &Cx<'_>) -> Outcome {
         let what = (Datatype::Uint64, op);
         let operands = [&word(operand)[..], &word(compare)[..]];
         let post = Post::atomic(kind, what, operands, target.at(at, 8));
-        let token = rig.post(A, post.flags(Flags::DELIVERY_COMPLETE))?;
-        let done = rig.done(A, token)?;
+        let done = rig.complete(A, post.flags(Flags::DELIVERY_COMPLETE))?;
         if kind != AtomicKind::Plain {
             let fetched = done.bufs.last();
             ensure!(
@@ -476,8 +459,7 @@ fn atomic(cx: &Cx<'_>) -> Outcome {
         expected[at..at + 8].copy_from_slice(&word(after));
         rig.holds(&target, &expected)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn memfd_together(cx: &Cx<'_>) -> Outcome {
@@ -513,6 +495,5 @@ fn memfd_together(cx: &Cx<'_>) -> Outcome {
             "additions to others were lost"
         );
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }

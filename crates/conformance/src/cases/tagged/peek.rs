@@ -2,10 +2,10 @@
 
 use ripstop_types::{Errno, Flags, Progress};
 
-use crate::case::{Cx, Outcome, Step, Stop, cases};
-use crate::ensure;
+use crate::case::{Cx, Outcome, Step, Stop, cases, flagged};
 use crate::rig::{A, B, Rig, Spec, pattern};
 use crate::subject::{Completion, Post, Token};
+use crate::{ensure, ensure_eq};
 
 cases! {
     pub(super) const CASES;
@@ -45,25 +45,16 @@ fn find(rig: &Rig<'_>, tag: u64, ignore: u64, flags: Flags) -> Step<(Token, Comp
 
 /// No message with this tag is there.
 fn gone(rig: &Rig<'_>, tag: u64) -> Outcome {
-    for _ in 0..50 {
-        rig.pump()?;
-    }
+    rig.pump_times(50)?;
     let token = peek(rig, tag, 0, Flags::empty())?;
     let error = rig.failed(B, token)?;
-    ensure!(
-        error.err == Errno::ENOMSG,
-        "the error is {}",
-        error.err.name()
-    );
+    ensure_eq!(error.err, Errno::ENOMSG, "the error");
     Ok(())
 }
 
 fn take(rig: &Rig<'_>, tag: u64, bytes: &[u8]) -> Outcome {
-    let recv = rig.post(B, Post::trecv(tag, 0, bytes.len()))?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == bytes,
-        "the message arrived damaged"
-    );
+    rig.complete(B, Post::trecv(tag, 0, bytes.len()))?
+        .carries(bytes)?;
     Ok(())
 }
 
@@ -72,14 +63,9 @@ fn peek_none(cx: &Cx<'_>) -> Outcome {
     for flags in [Flags::empty(), Flags::DISCARD, Flags::CLAIM] {
         let token = peek(&rig, 1, 0, flags)?;
         let error = rig.failed(B, token)?;
-        ensure!(
-            error.err == Errno::ENOMSG,
-            "{flags:?}: the error is {}",
-            error.err.name()
-        );
+        ensure_eq!(error.err, Errno::ENOMSG, "{flags:?}: the error");
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn leaves(cx: &Cx<'_>) -> Outcome {
@@ -89,28 +75,21 @@ fn leaves(cx: &Cx<'_>) -> Outcome {
         let (_, found) = find(&rig, 9, 0, Flags::empty())?;
         ensure!(found.len == 4, "the length is {}", found.len);
         ensure!(found.tag == 9, "the tag is {}", found.tag);
-        ensure!(
-            found.flags.contains(Flags::RECV | Flags::TAGGED),
-            "flags {:?}",
-            found.flags
-        );
+        flagged(found.flags, Flags::RECV | Flags::TAGGED, "the completion")?;
     }
     take(&rig, 9, b"look")?;
     rig.done(A, send)?;
     gone(&rig, 9)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 /// A program that looks in two places, first elsewhere and then here (MPICH does, for messages of
 /// any source), would take what came in between out of turn.
 fn peek_is_of_the_moment(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec {
-        two_domains: true,
-        progress: Progress::Manual,
-        ..Spec::tagged()
-    };
-    let rig = Rig::open(cx, &spec)?;
+    let rig = Rig::open(
+        cx,
+        &Spec::tagged().two_domains(true).progress(Progress::Manual),
+    )?;
     // They have met.
     let send = rig.post(A, Post::tsend(9, *b"look"))?;
     take(&rig, 9, b"look")?;
@@ -123,8 +102,7 @@ fn peek_is_of_the_moment(cx: &Cx<'_>) -> Outcome {
         find(&rig, 9, 0, Flags::empty())?;
         take(&rig, 9, b"look")?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn peek_large(cx: &Cx<'_>) -> Outcome {
@@ -135,8 +113,7 @@ fn peek_large(cx: &Cx<'_>) -> Outcome {
     ensure!(found.len == 1 << 20, "the length is {}", found.len);
     take(&rig, 9, &bytes)?;
     rig.done(A, send)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn peek_mask(cx: &Cx<'_>) -> Outcome {
@@ -150,11 +127,8 @@ fn peek_mask(cx: &Cx<'_>) -> Outcome {
     gone(&rig, 0x22)?;
     take(&rig, 0x10, b"one")?;
     take(&rig, 0x21, b"two")?;
-    for send in [one, two] {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.all_done(A, [one, two])?;
+    rig.finish()
 }
 
 fn peek_discard(cx: &Cx<'_>) -> Outcome {
@@ -164,13 +138,10 @@ fn peek_discard(cx: &Cx<'_>) -> Outcome {
         let two = rig.post(A, Post::tsend(9, pattern(len, 2)))?;
         find(&rig, 9, 0, Flags::DISCARD)?;
         take(&rig, 9, &pattern(len, 2))?;
-        for send in [one, two] {
-            rig.done(A, send)?;
-        }
+        rig.all_done(A, [one, two])?;
         gone(&rig, 9)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn claim(cx: &Cx<'_>) -> Outcome {
@@ -183,15 +154,9 @@ fn claim(cx: &Cx<'_>) -> Outcome {
     take(&rig, 9, b"second")?;
     gone(&rig, 9)?;
     let recv = rig.claim(B, claimed, Post::trecv(9, 0, 8))?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == b"first",
-        "the claimed message arrived damaged"
-    );
-    for send in [one, two] {
-        rig.done(A, send)?;
-    }
-    rig.quiet()?;
-    rig.close()
+    rig.arrives(recv, b"first")?;
+    rig.all_done(A, [one, two])?;
+    rig.finish()
 }
 
 fn claim_large(cx: &Cx<'_>) -> Outcome {
@@ -200,13 +165,9 @@ fn claim_large(cx: &Cx<'_>) -> Outcome {
     let send = rig.post(A, Post::tsend(9, &bytes[..]))?;
     let (claimed, _) = find(&rig, 9, 0, Flags::CLAIM)?;
     let recv = rig.claim(B, claimed, Post::trecv(9, 0, 1 << 20))?;
-    ensure!(
-        rig.done(B, recv)?.bytes() == bytes,
-        "the claimed message arrived damaged"
-    );
+    rig.arrives(recv, &bytes)?;
     rig.done(A, send)?;
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn claim_discard(cx: &Cx<'_>) -> Outcome {
@@ -219,19 +180,14 @@ fn claim_discard(cx: &Cx<'_>) -> Outcome {
         rig.done(A, one)?;
         gone(&rig, 9)?;
     }
-    rig.quiet()?;
-    rig.close()
+    rig.finish()
 }
 
 fn peek_cq_data(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::tagged())?;
     let send = rig.post(A, Post::tsend(9, *b"look").data(42))?;
     let (_, found) = find(&rig, 9, 0, Flags::empty())?;
-    ensure!(
-        found.flags.contains(Flags::REMOTE_CQ_DATA),
-        "flags {:?}",
-        found.flags
-    );
+    flagged(found.flags, Flags::REMOTE_CQ_DATA, "the completion")?;
     ensure!(found.data == 42, "the data is {}", found.data);
     take(&rig, 9, b"look")?;
     rig.done(A, send)?;

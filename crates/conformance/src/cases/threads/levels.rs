@@ -25,10 +25,7 @@ cases! {
 /// by one thread at a time.
 fn in_one_domain(cx: &Cx<'_>, threading: Threading) -> Outcome {
     let s = cx.threads()?;
-    let spec = Spec {
-        threading: Some(threading),
-        ..Spec::default()
-    };
+    let spec = Spec::default().threading(Some(threading));
     let common = bare(cx, &spec)?;
     let found = common.info.domain.threading;
     ensure!(found == threading, "{threading:?} became {found:?}");
