@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, WaitObj};
 
-use crate::case::{Case, Cx, Outcome, Step, cases, in_use, offered, refused};
-use crate::ensure;
+use crate::case::{Case, Cx, Outcome, Step, Stop, cases, flagged, in_use, offered, refused};
 use crate::pace::soon;
-use crate::rig::{A, B, Rig, Spec};
+use crate::rig::{A, B, Rig, Spec, prepare};
 use crate::subject::{Fid, Post, Token, When, WorkId, WorkOp};
+use crate::{ensure, ensure_eq};
 
 pub(super) fn cases() -> Vec<Case> {
     [OWN, shared::CASES].concat()
@@ -278,12 +278,15 @@ fn reached(cx: &Cx<'_>) -> Outcome {
 }
 
 fn order(cx: &Cx<'_>) -> Outcome {
-    let g = ground(cx)?;
+    let g = with(cx, Spec::tagged().counters(Some(WaitObj::Unspec)))?;
     let recvs = g.rig.post_all(B, (0..6).map(|_| Post::recv(1)))?;
     let mut sends = Vec::new();
     for (byte, threshold) in [(5, 9), (2, 3), (0, 1), (3, 3), (4, 4), (1, 2)] {
         sends.push(g.trigger(A, Post::send([byte]), threshold)?);
     }
+    g.rests(0)?;
+    // Errors are no successes.
+    g.rig.s.cntr_adderr(g.go, 20)?;
     g.rests(0)?;
     g.go(9)?;
     for send in sends {
@@ -292,6 +295,10 @@ fn order(cx: &Cx<'_>) -> Outcome {
     for (byte, recv) in (0..6_u8).zip(recvs) {
         let got = g.rig.done(B, recv)?.bytes();
         ensure!(got == [byte], "{got:?} arrived, expected {byte}");
+    }
+    // Unlike deferred work, they are the endpoint's.
+    if let Some(cntr) = g.rig.sides[A].tx_cntr {
+        g.becomes(cntr, 6, 0)?;
     }
     g.close()
 }
@@ -354,10 +361,12 @@ fn flush(cx: &Cx<'_>) -> Outcome {
     let g = ground(cx)?;
     let s = g.rig.s;
     let other = s.cntr(g.domain(), WaitObj::Unspec)?;
-    g.queue(g.go, 1, &WorkOp::Add(g.done, 1))?;
+    let first = g.queue(g.go, 1, &WorkOp::Add(g.done, 1))?;
     g.queue(other, 1, &WorkOp::Add(g.done, 10))?;
     g.queue(other, 2, &WorkOp::Add(g.done, 100))?;
     s.flush_work(g.domain(), Some(g.go))?;
+    let gone = s.cancel_work(g.domain(), first);
+    refused(gone, &[Errno::ENOENT], "cancelling what was flushed")?;
     g.go(1)?;
     s.cntr_add(other, 1)?;
     g.becomes(g.done, 10, 0)?;
@@ -372,11 +381,13 @@ fn cancel_operation(cx: &Cx<'_>) -> Outcome {
     let g = ground(cx)?;
     let send = g.trigger(A, Post::send(*b"never"), 1)?;
     let recv = g.trigger(B, Post::recv(8), 1)?;
-    for (side, token) in [(A, send), (B, recv)] {
-        g.rig.s.cancel(g.rig.sides[side].ep, token)?;
+    for (side, token, flag) in [(A, send, Flags::SEND), (B, recv, Flags::RECV)] {
+        let cancel = || g.rig.s.cancel(g.rig.sides[side].ep, token);
+        cancel()?;
         let failed = g.rig.failed(side, token)?;
-        let name = failed.err.name();
-        ensure!(failed.err == Errno::ECANCELED, "cancelled with {name}");
+        ensure_eq!(failed.err, Errno::ECANCELED, "the error");
+        flagged(failed.entry.flags, flag | Flags::MSG, "its entry")?;
+        refused(cancel(), &[Errno::ENOENT], "cancelling twice")?;
     }
     g.go(1)?;
     g.rests(0)?;
@@ -455,16 +466,20 @@ fn other_domain(cx: &Cx<'_>) -> Outcome {
     let theirs = s.cntr(domain, WaitObj::Unspec)?;
     g.queue(g.go, 5, &WorkOp::Add(g.done, 1))?;
     let post = g.rig.filled(A, Post::send(*b"no"));
-    let send = |done| WorkOp::Post {
-        ep: g.rig.sides[A].ep,
+    let work = |ep, done| WorkOp::Post {
+        ep,
         post: &post,
         done: Some(done),
     };
+    let side = prepare(s, &Spec::tagged(), domain, &g.rig.info)?;
+    let (send, theirs_to_do) = (|done| work(g.rig.sides[A].ep, done), work(side.ep, g.done));
     for (cntr, op) in [
         (theirs, WorkOp::Add(g.done, 1)),
         (g.go, WorkOp::Add(theirs, 1)),
+        (g.go, WorkOp::Set(theirs, 1)),
         (g.go, send(theirs)),
         (theirs, send(g.done)),
+        (g.go, theirs_to_do),
     ] {
         let when = When { cntr, threshold: 0 };
         let queued = s.queue_work(g.domain(), when, &op);
@@ -485,7 +500,12 @@ fn other_domain(cx: &Cx<'_>) -> Outcome {
         &[Errno::EINVAL, Errno::EDOMAIN],
         "another domain's counter",
     )?;
+    let flushed = s.flush_work(g.domain(), Some(theirs));
+    refused(flushed, &[Errno::EINVAL], "flushing another domain's")?;
     g.rests(0)?;
+    for fid in [side.ep, side.cq].into_iter().chain(side.av) {
+        s.close(fid)?;
+    }
     s.close(theirs)?;
     s.close(domain)?;
     g.close()
@@ -507,27 +527,27 @@ fn wakes(cx: &Cx<'_>) -> Outcome {
     refused(short, &[Errno::ETIMEDOUT], "a wait for what does not come")?;
     g.go(1)?;
     s.cntr_wait(g.done, 2, soon())?;
-    let threads = match cx.threads() {
-        Ok(threads) => threads,
-        Err(_) => return g.close(),
+    let Ok(threads) = cx.threads() else {
+        return g.close();
     };
     let (go, done) = (g.go, g.done);
-    g.queue(go, 2, &WorkOp::Set(done, 9))?;
-    let woken = std::thread::scope(|scope| {
-        let waiter = scope.spawn(move || {
-            let start = Instant::now();
-            (threads.cntr_wait(done, 9, soon()), start.elapsed())
+    g.queue(go, 2, &WorkOp::Add(done, 3))?;
+    g.queue(go, 3, &WorkOp::Set(done, 9))?;
+    for value in [5, 9] {
+        let (woken, added) = std::thread::scope(|scope| {
+            let waiter = scope.spawn(move || {
+                let start = Instant::now();
+                (threads.cntr_wait(done, value, soon()), start.elapsed())
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            let added = threads.cntr_add(go, 1);
+            (waiter.join(), added)
         });
-        std::thread::sleep(Duration::from_millis(50));
-        let added = threads.cntr_add(go, 1);
-        (waiter.join(), added)
-    });
-    woken.1?;
-    let Ok((waited, took)) = woken.0 else {
-        return Err(crate::case::Stop::fail("the waiting thread panicked"));
-    };
-    waited?;
-    ensure!(took < soon(), "woken after {took:?}");
+        added?;
+        let (waited, took) = woken.map_err(|_| Stop::fail("the waiting thread panicked"))?;
+        waited?;
+        ensure!(took < soon(), "woken after {took:?}");
+    }
     g.close()
 }
 
