@@ -40,55 +40,6 @@ fn srx(domain: *mut fid_domain, info: &Info) -> *mut fid_ep {
 }
 
 #[test]
-fn datagram_endpoints_share_both_contexts() {
-    let info = loopback(FI_EP_RDM, shared);
-    assert_eq!(info.ep().tx_ctx_cnt, FI_SHARED_CONTEXT);
-    assert_eq!(info.ep().rx_ctx_cnt, FI_SHARED_CONTEXT);
-    let fabric = fabric(&info);
-    let domain = domain(fabric, &info);
-    let (av, cq) = (
-        av(domain, FI_AV_UNSPEC, 0),
-        cq(domain, FI_CQ_FORMAT_MSG, FI_WAIT_NONE),
-    );
-    let (stx, srx) = (stx(domain, &info), srx(domain, &info));
-    let eps = [(); 3].map(|()| {
-        let ep = endpoint(domain, &info);
-        assert_eq!(bind(ep, av, 0), 0);
-        assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
-        assert_eq!(bind(ep, stx, 0), 0);
-        assert_eq!(bind(ep, stx, 0), -FI_EINVAL, "a second one");
-        assert_eq!(bind(ep, srx, 0), 0);
-        assert_eq!(enable(ep), 0);
-        ep
-    });
-    let addrs = eps.map(|ep| insert(av, &name(unsafe { (*ep).cm }, ep.cast())));
-    let mut got = [[0_u8; 4]; 2];
-    for part in &mut got {
-        let buf = part.as_mut_ptr().cast::<c_void>();
-        assert_eq!(op!(srx, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, NONE), 0);
-    }
-    for to in &addrs[1..] {
-        let buf = b"four".as_ptr().cast();
-        post(cq, || op!(eps[0], msg.send, buf, 4, NONE, *to, NONE));
-    }
-    let mut received = 0;
-    for _ in 0..4 {
-        let entry: fi_cq_msg_entry = completion(cq);
-        received += usize::from(entry.flags & FI_RECV != 0);
-    }
-    assert_eq!((received, got), (2, [*b"four"; 2]));
-    assert_eq!(close(stx), -FI_EBUSY);
-    assert_eq!(close(srx), -FI_EBUSY);
-    for ep in eps {
-        assert_eq!(close(ep), 0);
-    }
-    assert_eq!((close(stx), close(srx)), (0, 0));
-    for code in [close(cq), close(av), close(domain), close(fabric)] {
-        assert_eq!(code, 0);
-    }
-}
-
-#[test]
 fn a_shared_receive_context_has_one_address_vector() {
     let info = loopback(FI_EP_RDM, shared);
     let fabric = fabric(&info);
@@ -108,6 +59,10 @@ fn a_shared_receive_context_has_one_address_vector() {
     for ep in eps {
         assert_eq!(close(ep), 0);
     }
+    let other = self::domain(fabric, &info);
+    let stranger = endpoint(other, &info);
+    assert_eq!(bind(stranger, srx, 0), -FI_EINVAL, "of another domain");
+    assert_eq!((close(stranger), close(other)), (0, 0));
     for code in [close(srx), close(cq), close(avs[0]), close(avs[1])] {
         assert_eq!(code, 0);
     }

@@ -16,7 +16,6 @@ use ripstop_abi::*;
 
 const NONE: *mut c_void = ptr::null_mut();
 const KEY: u64 = 5;
-const OFTEN: u64 = 40;
 
 struct Run {
     pair: Pair,
@@ -106,49 +105,6 @@ impl Run {
     fn close(self) {
         assert_eq!(close(self.mr), 0);
     }
-}
-
-/// Additions and exchanges, the first of them before there is a connection.
-fn operands_are_copied(provider: &CStr) {
-    let run = Run::new(provider);
-    let mut was = vec![u64::MAX; OFTEN as usize];
-    let flags = FI_INJECT | FI_COMPLETION;
-    for (i, was) in (0..).zip(was.iter_mut()) {
-        match i % 3 {
-            0 => run.atomic(2, FI_CSWAP, [i + 1, i], flags, was, NONE),
-            1 => run.atomic(1, FI_SUM, [1, 0], flags, was, NONE),
-            _ => run.atomic(0, FI_SUM, [1, 0], flags, was, NONE),
-        }
-    }
-    for _ in 0..OFTEN {
-        run.done();
-    }
-    for (i, was) in (0..).zip(&was) {
-        assert!(i % 3 == 2 || *was == i, "operation {i} found {was}");
-    }
-    // A plain one is done before the peer has it.
-    until("the sum", || {
-        run.progress();
-        (run.word() == OFTEN).then_some(())
-    });
-    run.close();
-}
-
-impl Run {
-    fn progress(&self) {
-        let code = op!(self.pair.cq, ops.read, NONE, 0);
-        assert!(code == 0 || code == -(FI_EAGAIN as isize), "{code}");
-    }
-}
-
-#[test]
-fn tcp_copies_operands() {
-    operands_are_copied(c"tcp");
-}
-
-#[test]
-fn shm_copies_operands() {
-    operands_are_copied(c"shm");
 }
 
 fn triggered_operands_are_copied(provider: &CStr) {

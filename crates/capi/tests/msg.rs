@@ -266,36 +266,6 @@ fn events_go_with_their_endpoint() {
 }
 
 #[test]
-fn nobody_listens() {
-    let info = loopback(FI_EP_MSG, |_| ());
-    let client = Side::new(&info);
-    let ep = client.endpoint(&info);
-    // Bound without listening, so that nobody else gets the port meanwhile.
-    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let bound = ripstop_os::Socket::tcp_bound(&any, None).unwrap();
-    let port = bound.local_addr().unwrap().port();
-    if connect(ep, &sockaddr([127, 0, 0, 1], port), &[]) == 0 {
-        let mut entry = CmEntry::default();
-        let mut event = 0;
-        let buf = ptr::from_mut(&mut entry).cast::<c_void>();
-        let read = op!(
-            client.eq,
-            ops.sread,
-            &mut event,
-            buf,
-            size_of::<CmEntry>(),
-            60_000,
-            0
-        );
-        assert_eq!(read, -FI_EAVAIL as isize);
-        let mut error = fi_eq_err_entry::default();
-        assert_eq!(op!(client.eq, ops.readerr, &mut error, 0), 48);
-        assert_eq!((error.err, error.fid), (FI_ECONNREFUSED, ep.cast()));
-    }
-    assert_eq!(close(ep), 0);
-}
-
-#[test]
 fn connections_refuse_bad_input() {
     let info = loopback(FI_EP_MSG, |_| ());
     let client = Side::new(&info);
@@ -341,66 +311,6 @@ fn connections_refuse_bad_input() {
         -FI_EINVAL
     );
     assert_eq!(op!(pep, cm.reject, pep.cast(), ptr::null(), 0), -FI_EINVAL);
-    assert_eq!(close(pep), 0);
-}
-
-#[test]
-fn a_shared_receive_context_serves_connections() {
-    let shared = |hints: &Info| hints.ep().rx_ctx_cnt = FI_SHARED_CONTEXT;
-    let info = loopback(FI_EP_MSG, shared);
-    let (server, client) = (Side::new(&info), Side::new(&info));
-    let (pep, addr) = listen(&server, &info);
-    let mut srx: *mut fid_ep = ptr::null_mut();
-    let attr = info.get().rx_attr;
-    assert_eq!(op!(server.domain, ops.srx_ctx, attr, &mut srx, NONE), 0);
-    let mut other: *mut fid_ep = ptr::null_mut();
-    assert_eq!(op!(client.domain, ops.srx_ctx, attr, &mut other, NONE), 0);
-    let (none, mut plain) = (ptr::null_mut(), ptr::null_mut());
-    assert_eq!(op!(server.domain, ops.srx_ctx, none, &mut plain, NONE), 0);
-    assert_eq!(close(plain), 0);
-    let mut got = [[0_u8; 4]; 2];
-    for part in &mut got {
-        let buf = part.as_mut_ptr().cast::<c_void>();
-        assert_eq!(op!(srx, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, NONE), 0);
-    }
-    let send = op!(srx, msg.send, ptr::null(), 0, NONE, 0, NONE);
-    assert_eq!(send, -FI_ENOSYS as isize);
-    let open = |side: &Side, info: &Info, srx| {
-        let ep = endpoint(side.domain, info);
-        assert_eq!(bind(ep, side.eq, 0), 0);
-        assert_eq!(bind(ep, side.cq, FI_TRANSMIT | FI_RECV), 0);
-        assert_eq!(bind(ep, srx, 0), 0);
-        assert_eq!(enable(ep), 0);
-        ep
-    };
-    let mut pairs = Vec::new();
-    for _ in 0..2 {
-        let active = open(&client, &info, other);
-        assert_eq!(connect(active, &addr, &[]), 0);
-        let (code, request, _) = event(server.eq, 0);
-        assert_eq!(code, FI_CONNREQ);
-        let offered = Info(request.info);
-        let passive = open(&server, &offered, srx);
-        assert_eq!(bind(passive, other, 0), -FI_EINVAL, "of another domain");
-        assert_eq!(op!(passive, cm.accept, ptr::null(), 0), 0);
-        assert_eq!(event(client.eq, 0).0, FI_CONNECTED);
-        assert_eq!(event(server.eq, 0).0, FI_CONNECTED);
-        pairs.push([active, passive]);
-    }
-    assert_eq!(close(srx), -FI_EBUSY);
-    for [active, _] in &pairs {
-        let buf = b"four".as_ptr().cast();
-        post(client.cq, || op!(*active, msg.inject, buf, 4, 0));
-        let drive = || {
-            let _progress = op!(client.cq, ops.read, NONE, 0);
-        };
-        let entry: fi_cq_msg_entry = completion_with(server.cq, drive);
-        assert_eq!(entry.len, 4);
-    }
-    assert_eq!(got, [*b"four"; 2]);
-    for ep in pairs.into_iter().flatten().chain([srx, other]) {
-        assert_eq!(close(ep), 0);
-    }
     assert_eq!(close(pep), 0);
 }
 

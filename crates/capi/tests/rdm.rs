@@ -21,60 +21,11 @@ fn context(number: usize) -> *mut c_void {
     ptr::without_provenance_mut(number)
 }
 
-/// Serial (`FI_THREAD_DOMAIN`, manual progress) or not: two kinds of domain in this library.
+/// Serial (`FI_THREAD_DOMAIN`, manual progress): the other kind of domain in this library.
 fn serial(hints: &Info) {
     hints.domain().threading = FI_THREAD_DOMAIN;
     hints.domain().data_progress = FI_PROGRESS_MANUAL;
     hints.domain().control_progress = FI_PROGRESS_MANUAL;
-}
-
-fn exchange(pair: &Pair) {
-    let [a, b] = pair.eps;
-    let mut got = [0_u8; 16];
-    let buf = got.as_mut_ptr().cast::<c_void>();
-    assert_eq!(
-        op!(
-            b,
-            tagged.recv,
-            buf,
-            16,
-            NONE,
-            FI_ADDR_UNSPEC,
-            7,
-            0,
-            context(2)
-        ),
-        0
-    );
-    let sent = *b"tagged message!!";
-    let buf = sent.as_ptr().cast::<c_void>();
-    let to = pair.addrs[1];
-    post(pair.cq, || {
-        op!(a, tagged.send, buf, 16, NONE, to, 7, context(1))
-    });
-    let mut seen = [
-        completion::<fi_cq_tagged_entry>(pair.cq),
-        completion(pair.cq),
-    ];
-    seen.sort_by_key(|entry| entry.op_context.addr());
-    assert_eq!(seen.map(|entry| entry.op_context.addr()), [1, 2]);
-    assert_eq!(seen[0].flags & (FI_SEND | FI_TAGGED), FI_SEND | FI_TAGGED);
-    assert_eq!(seen[1].flags & (FI_RECV | FI_TAGGED), FI_RECV | FI_TAGGED);
-    assert_eq!((seen[1].len, seen[1].tag), (16, 7));
-    assert_eq!(got, sent);
-}
-
-#[test]
-fn tagged_messages_in_a_domain_with_locks() {
-    let pair = Pair::open(FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, |_| ());
-    exchange(&pair);
-}
-
-#[test]
-fn tagged_messages_in_a_domain_without_locks() {
-    let pair = Pair::open(FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, serial);
-    assert_eq!(pair.info.domain().threading, FI_THREAD_DOMAIN);
-    exchange(&pair);
 }
 
 /// Every way to send a message, each matched by another way to receive.
@@ -304,79 +255,6 @@ fn each_format_fills_its_own_entries() {
 }
 
 #[test]
-fn the_source_is_told() {
-    let with_source = |hints: &Info| {
-        serial(hints);
-        hints.get().caps |= FI_SOURCE;
-    };
-    let pair = Pair::open(FI_CQ_FORMAT_MSG, FI_WAIT_NONE, with_source);
-    let mut got = [0_u8; 4];
-    let buf = got.as_mut_ptr().cast::<c_void>();
-    let [a, b] = pair.eps;
-    assert_eq!(op!(b, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, NONE), 0);
-    post(pair.cq, || {
-        op!(a, msg.inject, b"four".as_ptr().cast(), 4, pair.addrs[1])
-    });
-    let mut entry = fi_cq_msg_entry::default();
-    let mut from = 99;
-    until("a completion", || {
-        let buf = ptr::from_mut(&mut entry).cast::<c_void>();
-        (op!(pair.cq, ops.readfrom, buf, 1, &mut from) == 1).then_some(())
-    });
-    assert_eq!((from, entry.len), (pair.addrs[0], 4));
-}
-
-#[test]
-fn a_cancelled_receive_is_an_error_entry() {
-    let pair = Pair::open(FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, serial);
-    let [_, b] = pair.eps;
-    let mut got = [0_u8; 4];
-    let buf = got.as_mut_ptr().cast::<c_void>();
-    assert_eq!(
-        op!(
-            b,
-            tagged.recv,
-            buf,
-            4,
-            NONE,
-            FI_ADDR_UNSPEC,
-            9,
-            0,
-            context(6)
-        ),
-        0
-    );
-    let cancel = |context| {
-        let ops = unsafe { &*(*b).ops };
-        unsafe { ops.cancel.unwrap()(b.cast(), context) }
-    };
-    assert_eq!(cancel(context(6)), 0);
-    let mut entry = fi_cq_tagged_entry::default();
-    let read = || {
-        let buf = ptr::from_ref(&entry).cast_mut().cast::<c_void>();
-        op!(pair.cq, ops.read, buf, 1)
-    };
-    assert_eq!(read(), -FI_EAVAIL as isize);
-    let mut error = fi_cq_err_entry::default();
-    assert_eq!(op!(pair.cq, ops.readerr, &mut error, 0), 1);
-    assert_eq!((error.err, error.op_context.addr()), (FI_ECANCELED, 6));
-    let mut text = [0; 40];
-    let buf = text.as_mut_ptr();
-    let code = error.prov_errno;
-    let said = op!(pair.cq, ops.strerror, code, ptr::null(), buf, 40);
-    assert!(!said.is_null());
-    assert_eq!(
-        op!(pair.cq, ops.readerr, &mut error, 0),
-        -FI_EAGAIN as isize
-    );
-    entry.len = 1;
-    assert_eq!(
-        op!(pair.cq, ops.read, ptr::from_mut(&mut entry).cast(), 1),
-        -FI_EAGAIN as isize
-    );
-}
-
-#[test]
 fn null_is_a_buffer_without_room() {
     let pair = Pair::open(FI_CQ_FORMAT_MSG, FI_WAIT_NONE, serial);
     let [a, b] = pair.eps;
@@ -399,95 +277,6 @@ fn null_is_a_buffer_without_room() {
     let mut error = fi_cq_err_entry::default();
     assert_eq!(op!(pair.cq, ops.readerr, &mut error, 0), 1);
     assert_eq!((error.err, error.olen), (FI_ETRUNC, 4));
-}
-
-#[test]
-fn a_queue_can_be_waited_for() {
-    let pair = Pair::open(FI_CQ_FORMAT_CONTEXT, FI_WAIT_FD, |_| ());
-    let [a, b] = pair.eps;
-    let mut fd = -1;
-    assert_eq!(control(pair.cq, FI_GETWAIT, &mut fd), 0);
-    assert!(fd >= 0);
-    let mut object: fi_wait_obj = 0;
-    assert_eq!(control(pair.cq, FI_GETWAITOBJ, &mut object), 0);
-    assert_eq!(object, FI_WAIT_FD);
-    let mut fids = [pair.cq.cast::<fid>()];
-    assert_eq!(op!(pair.fabric, ops.trywait, fids.as_mut_ptr(), 1), 0);
-
-    let mut entry = fi_cq_entry::default();
-    let buf = ptr::from_mut(&mut entry).cast::<c_void>();
-    let waited = op!(pair.cq, ops.sread, buf, 1, ptr::null(), 20);
-    assert_eq!(waited, -FI_EAGAIN as isize);
-    let mut got = [0_u8; 4];
-    let into = got.as_mut_ptr().cast::<c_void>();
-    assert_eq!(
-        op!(b, msg.recv, into, 4, NONE, FI_ADDR_UNSPEC, context(8)),
-        0
-    );
-    post(pair.cq, || {
-        op!(a, msg.inject, b"four".as_ptr().cast(), 4, pair.addrs[1])
-    });
-    assert_eq!(op!(pair.cq, ops.sread, buf, 1, ptr::null(), 60_000), 1);
-    assert_eq!(entry.op_context.addr(), 8);
-
-    let cq = pair.cq.expose_provenance();
-    let signaller = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        let cq = ptr::with_exposed_provenance_mut::<fid_cq>(cq);
-        assert_eq!(op!(cq, ops.signal), 0);
-    });
-    let waited = op!(
-        pair.cq,
-        ops.sreadfrom,
-        buf,
-        1,
-        ptr::null_mut(),
-        ptr::null(),
-        60_000
-    );
-    assert!([-FI_ECANCELED as isize, -FI_EAGAIN as isize].contains(&waited));
-    signaller.join().unwrap();
-}
-
-#[test]
-fn counters_count() {
-    let info = loopback(FI_EP_RDM, |_| ());
-    let fabric = fabric(&info);
-    let domain = domain(fabric, &info);
-    let (av, cq, cntr) = (av(domain, FI_AV_TABLE, 0), cq(domain, 0, 0), cntr(domain));
-    let ep = endpoint(domain, &info);
-    assert_eq!(bind(ep, av, 0), 0);
-    assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
-    assert_eq!(bind(ep, cntr, FI_SEND | FI_RECV), 0);
-    assert_eq!(close(cntr), -FI_EBUSY);
-    assert_eq!(enable(ep), 0);
-    let myself = insert(av, &name(unsafe { (*ep).cm }, ep.cast()));
-    assert_eq!(op!(cntr, ops.read), 0);
-    let mut got = [0_u8; 4];
-    let buf = got.as_mut_ptr().cast::<c_void>();
-    assert_eq!(op!(ep, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, NONE), 0);
-    post(cq, || {
-        op!(ep, msg.send, b"four".as_ptr().cast(), 4, NONE, myself, NONE)
-    });
-    assert_eq!(op!(cntr, ops.wait, 2, 60_000), 0);
-    assert_eq!(op!(cntr, ops.read), 2);
-    assert_eq!(op!(cntr, ops.wait, 3, 10), -FI_ETIMEDOUT);
-    assert_eq!((op!(cntr, ops.add, 5), op!(cntr, ops.read)), (0, 7));
-    assert_eq!((op!(cntr, ops.set, 1), op!(cntr, ops.read)), (0, 1));
-    assert_eq!((op!(cntr, ops.adderr, 2), op!(cntr, ops.readerr)), (0, 2));
-    assert_eq!((op!(cntr, ops.seterr, 0), op!(cntr, ops.readerr)), (0, 0));
-    let mut fids = [cntr.cast::<fid>(), cq.cast()];
-    assert_eq!(op!(fabric, ops.trywait, fids.as_mut_ptr(), 1), 0);
-    assert_eq!(close(ep), 0);
-    for fid in [
-        cntr.cast::<fid>(),
-        cq.cast(),
-        av.cast(),
-        domain.cast(),
-        fabric.cast(),
-    ] {
-        assert_eq!(close(fid), 0);
-    }
 }
 
 #[test]

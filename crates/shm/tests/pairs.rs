@@ -13,60 +13,6 @@ use ripstop_core::provider::{
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, Flags, Progress, Threading};
 
-const SIZES: [usize; 12] = [
-    0, 1, 8, 32, 33, 128, 1000, 4096, 16_384, 65_536, 300_001, 5_000_000,
-];
-
-/// Messages of all sizes in both directions.
-fn exchange<D: Domain>(near: &common::End<D>, far: &common::End<D>) {
-    let to_far = near.knows(&far.name());
-    let to_near = far.knows(&near.name());
-    for len in SIZES {
-        for (from, at, to) in [(near, far, to_far), (far, near, to_near)] {
-            let room = Parked::park(vec![0xff; len + 1]);
-            let text = Parked::park(pattern(len, len));
-            at.post(&room);
-            from.send(&text, to).unwrap();
-            let stop = std::time::Instant::now() + common::PATIENCE;
-            let (mut sent, mut got) = (0, 0);
-            while sent + got < 2 {
-                sent += from.cq.read(1, |_| ()).unwrap_or(0);
-                got += at.cq.read(1, |_| ()).unwrap_or(0);
-                assert!(
-                    std::time::Instant::now() < stop,
-                    "{len} bytes do not arrive"
-                );
-            }
-            let found = bytes(room);
-            assert_eq!(found[..len], pattern(len, len), "{len} bytes");
-            assert_eq!(found[len], 0xff, "nothing behind {len} bytes");
-            drop(bytes(text));
-        }
-    }
-}
-
-#[test]
-fn endpoints_exchange_messages() {
-    let info = info(None, Threading::Domain);
-    let [near, far] = [(); 2].map(|()| open(&serial(&info), &info));
-    exchange(&near, &far);
-}
-
-#[test]
-fn endpoints_of_one_domain_exchange_messages() {
-    let info = info(None, Threading::Safe);
-    let domain = safe(&info);
-    let [near, far] = [(); 2].map(|()| open(&domain, &info));
-    exchange(&near, &far);
-}
-
-#[test]
-fn endpoint_reaches_itself() {
-    let info = info(None, Threading::Safe);
-    let end = open(&safe(&info), &info);
-    exchange(&end, &end);
-}
-
 /// Processes that share a processor poll a hundred times a second or so, and each poll finds
 /// something while others send.
 #[test]

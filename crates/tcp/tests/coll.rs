@@ -250,20 +250,6 @@ fn run(members: &[Member], coll: Collective, count: usize, root: usize) {
 }
 
 #[test]
-fn every_operation_of_groups_of_some_sizes() {
-    for n in 1..=5 {
-        let members = group(n);
-        for coll in Collective::ALL {
-            for count in [1, 100, 9_000, 40_000] {
-                for root in [0, n - 1] {
-                    run(&members, coll, count, root);
-                }
-            }
-        }
-    }
-}
-
-#[test]
 fn groups_are_joined_in_any_order_and_several_at_once() {
     let mut members = open(4, Progress::Manual);
     // Sets that differ in who is in them, and in the order; the first one twice.
@@ -415,6 +401,8 @@ fn nobody_joins_without_the_others() {
     for member in &mut members {
         assert_eq!(member.av.insert(&nobody), Ok(FiAddr(2)));
         member.join(&[0, 1, 2], 1);
+        let group = member.groups[0].addr();
+        assert_eq!(member.ep.group_size(group), Err(Errno::EOPBADSTATE));
     }
     for joined in all(&members, Member::joined) {
         assert_eq!(joined.unwrap_err().context, 1);
@@ -490,53 +478,6 @@ fn members_that_wait_in_a_circle_do_not_wait_for_ever() {
             assert_eq!(joined.expect("a group"), 10);
         }
     }
-}
-
-#[test]
-fn what_makes_no_sense_is_refused() {
-    let mut members = open(2, Progress::Manual);
-    let member = &mut members[0];
-    let join = |members: &[FiAddr]| {
-        let call = JoinCall {
-            members,
-            operations: ALL,
-            context: 0,
-        };
-        member.ep.join(&call, FidToken(0)).err()
-    };
-    assert_eq!(join(&[]), Some(Errno::EINVAL));
-    assert_eq!(join(&[FiAddr(1)]), Some(Errno::EINVAL), "it is not in it");
-    assert_eq!(join(&[FiAddr(0), FiAddr(9)]), Some(Errno::EINVAL));
-    member.join(&[0, 1], 0);
-    let group = member.groups[0].addr();
-    let none = ripstop_mem::UserBuf::EMPTY;
-    let barrier = call(Collective::Barrier, 0, group, 0, 0);
-    let start = |call: &CollCall| member.ep.collective(none, none, call);
-    assert_eq!(
-        start(&barrier),
-        Err(Errno::EOPBADSTATE),
-        "nobody has joined"
-    );
-    assert_eq!(member.ep.group_size(group), Err(Errno::EOPBADSTATE));
-    let unknown = call(Collective::Barrier, 0, FiAddr(0), 0, 0);
-    assert_eq!(start(&unknown), Err(Errno::EINVAL));
-    members[1].join(&[0, 1], 0);
-    all(&members, Member::joined);
-    let group = members[0].groups[0].addr();
-    let start = |call: &CollCall| members[0].ep.collective(none, none, call);
-    let rooted = call(Collective::Broadcast, 0, group, 7, 0);
-    assert_eq!(start(&rooted), Err(Errno::EINVAL), "no such root");
-    let short = call(Collective::Allreduce, 1, group, 0, 0);
-    assert_eq!(start(&short), Err(Errno::EINVAL), "no buffers");
-    let huge = call(Collective::Allgather, usize::MAX, group, 0, 0);
-    assert_eq!(start(&huge), Err(Errno::EMSGSIZE));
-    let bits = CollCall {
-        datatype: Datatype::Float,
-        op: AtomicOp::Bxor,
-        ..call(Collective::Allreduce, 1, group, 0, 0)
-    };
-    assert_eq!(start(&bits), Err(Errno::EOPNOTSUPP));
-    run(&members, Collective::Allgather, 3, 0);
 }
 
 #[test]

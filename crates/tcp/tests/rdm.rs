@@ -37,12 +37,6 @@ fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
     open_with(domain, info, |_| ())
 }
 
-fn pair<D: Domain>(domain: &Arc<D>, info: &Info) -> (End<D>, End<D>) {
-    let (mut a, mut b) = (open(domain, info), open(domain, info));
-    a.meet(&mut b);
-    (a, b)
-}
-
 fn next<D: Domain>(reader: &End<D>, other: &End<D>) -> Completion {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -62,73 +56,6 @@ fn next<D: Domain>(reader: &End<D>, other: &End<D>) -> Completion {
         let _ = &other.cq;
         assert!(Instant::now() < end, "no completion");
     }
-}
-
-fn exchange<D: Domain>(domain: &Arc<D>, info: &Info) {
-    let (a, b) = pair(domain, info);
-    for (round, size) in [0usize, 1, 8, 100, 2048, 5000, 65536, 300_000, 3 << 20]
-        .into_iter()
-        .enumerate()
-    {
-        let expect: Vec<u8> = (0..size).map(|i| (i * 7 + round) as u8).collect();
-        for unexpected in [false, true] {
-            let from = Parked::park(expect.clone());
-            let into = Parked::park(vec![0; size + 8]);
-            let kind = RecvKind::Tagged {
-                tag: 0x100,
-                ignore: 0xff,
-            };
-            if !unexpected {
-                b.ep.recv(kind, &[into.buf()], b.peer, 7, None).unwrap();
-            }
-            a.ep.send(
-                SendKind::Tagged(0x101),
-                &[from.buf()],
-                Some(round as u64),
-                a.peer,
-                3,
-                None,
-            )
-            .unwrap();
-            if unexpected {
-                for _ in 0..50 {
-                    assert_eq!(b.cq.read(1, |_| ()), Err(Errno::EAGAIN));
-                    std::thread::sleep(Duration::from_micros(100));
-                }
-                b.ep.recv(kind, &[into.buf()], FiAddr::UNSPEC, 7, None)
-                    .unwrap();
-            }
-            let got = next(&b, &a);
-            assert_eq!((got.context, got.len, got.tag), (7, size, 0x101));
-            assert_eq!(got.data, round as u64);
-            assert_eq!(got.src, b.peer);
-            assert!(got.flags.contains(Flags::TAGGED | Flags::REMOTE_CQ_DATA));
-            let done = next(&a, &b);
-            assert_eq!(done.context, 3);
-            drop(from.unpark());
-            let mut got = into.unpark();
-            got.truncate(size);
-            assert!(got == expect, "size {size}");
-        }
-    }
-}
-
-#[test]
-fn tagged_messages_serial() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.serial_domain(&info).unwrap();
-    exchange(&domain, &info);
-}
-
-#[test]
-fn tagged_messages_shared_auto() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Safe, Progress::Auto);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.safe_domain(&info).unwrap();
-    exchange(&domain, &info);
 }
 
 #[test]
@@ -299,37 +226,6 @@ fn what_is_injected_goes_out_without_progress() {
         );
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-#[test]
-fn a_directed_receive_ends_when_its_peer_is_gone() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.serial_domain(&info).unwrap();
-    let (a, b) = pair(&domain, &info);
-    let hello = Parked::park(vec![1; 8]);
-    let first = Parked::park(vec![0; 8]);
-    let second = Parked::park(vec![0; 8]);
-    b.ep.recv(RecvKind::Msg, &[first.buf()], b.peer, 1, None)
-        .unwrap();
-    a.ep.send(SendKind::Msg, &[hello.buf()], None, a.peer, 2, None)
-        .unwrap();
-    assert_eq!(next(&b, &a).context, 1);
-    b.ep.recv(RecvKind::Msg, &[second.buf()], b.peer, 3, None)
-        .unwrap();
-    drop(a.ep);
-    let start = Instant::now();
-    loop {
-        match b.cq.read(1, |_| ()) {
-            Err(Errno::EAGAIN) => std::thread::sleep(Duration::from_millis(5)),
-            Err(Errno::EAVAIL) => break,
-            other => panic!("{other:?}"),
-        }
-        assert!(start.elapsed() < PATIENCE);
-    }
-    b.cq.read_error(|error, _| assert_eq!(error.entry.context, 3))
-        .unwrap();
 }
 
 #[test]

@@ -7,19 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ripstop_core::provider::{
-    AddressVector, AtomicCall, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall,
-    Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
-    Threshold, Work, WorkOp,
+    AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall, Domain,
+    Endpoint, Fabric, Provider, RecvKind, RmaCall, SendKind, Threshold, Work, WorkOp,
 };
 use ripstop_core::{FidToken, Info, TxAttr};
 use ripstop_mem::{Parked, UserBuf};
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{
-    AtomicKind, AtomicOp, Completion, CompletionError, Context, Datatype, EpType, Errno, FiAddr,
-    Flags, Progress, RmaIov, Threading, WaitObj,
+    Completion, CompletionError, Context, EpType, Errno, FiAddr, Flags, Progress, RmaIov,
+    Threading, WaitObj,
 };
-
-const KEY: u64 = 9;
 
 fn info(provider: &TcpProvider, threading: Threading, tx_size: usize) -> Info {
     let caps = Flags::MSG | Flags::TAGGED | Flags::RMA | Flags::ATOMIC | Flags::TRIGGER;
@@ -141,18 +138,6 @@ impl<D: Domain> End<D> {
         }
     }
 
-    fn register(&self, memory: UserBuf) -> Arc<D::Mr> {
-        let attr = MrAttr {
-            iov: vec![memory],
-            access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
-            offset: 0,
-            requested_key: KEY,
-            flags: Flags::empty(),
-            shared: Sharing::Never,
-        };
-        self.domain.mr(&attr).unwrap()
-    }
-
     /// The next entry, or its error.
     fn next(&self) -> Result<Completion, CompletionError> {
         let mut found = None;
@@ -189,123 +174,6 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 fn parked(bytes: &[u8]) -> Parked {
     Parked::park(bytes.to_vec())
 }
-
-fn at(addr: u64, len: u64) -> RmaIov {
-    RmaIov {
-        addr,
-        len,
-        key: KEY,
-    }
-}
-
-on_both!(every_kind_of_work, 0, end => {
-    let (go, done) = (end.counter(), end.counter());
-    let (hello, got) = (parked(b"hello"), parked(&[0; 8]));
-    let (tagged, area) = (parked(&[0; 8]), parked(&[0; 64]));
-    let (fetched, compared, back) = (parked(&[0; 8]), parked(&[0; 8]), parked(&[0; 5]));
-    let (one, seven) = (parked(&1u64.to_ne_bytes()), parked(&7u64.to_ne_bytes()));
-    let mr = end.register(area.buf());
-    let region = |addr| [RmaIov { key: mr.key(), ..at(addr, 8) }];
-    let atomic = |kind, op, compare, result, remote| AtomicCall {
-        kind,
-        datatype: Datatype::Uint64,
-        op,
-        compare,
-        result,
-        remote,
-        peer: end.to,
-        data: None,
-        context: 78,
-        flags: Some(Flags::empty()),
-    };
-    let none = Flags::empty();
-    // Each step when the one before is done, so that what is fetched is known.
-    end.queue(1, &go, 1, end.data(end.recv(&[got.buf()], 1, none), &done));
-    end.queue(2, &go, 1, end.data(end.send(&[hello.buf()], 2, none), &done));
-    let kind = RecvKind::Tagged { tag: 5, ignore: 0 };
-    let call = DataCall::Recv { kind, iov: &[tagged.buf()], src: end.to, context: 3, flags: none };
-    end.queue(3, &done, 2, end.data(call, &done));
-    let kind = SendKind::Tagged(5);
-    let iov = [hello.buf()];
-    let call = DataCall::Send { kind, iov: &iov, data: None, dest: end.to, context: 4, flags: none };
-    end.queue(4, &done, 2, end.data(call, &done));
-    let remote = region(8);
-    end.queue(5, &done, 4, end.data(DataCall::Write(&[one.buf()], end.rma(&remote)), &done));
-    let call = atomic(AtomicKind::Plain, AtomicOp::Sum, &[], &[], &remote);
-    end.queue(6, &done, 5, end.data(DataCall::Atomic(&[one.buf()], call), &done));
-    let result = [fetched.buf()];
-    let call = atomic(AtomicKind::Fetch, AtomicOp::Sum, &[], &result, &remote);
-    end.queue(7, &done, 6, end.data(DataCall::Atomic(&[one.buf()], call), &done));
-    let (compare, result) = ([one.buf()], [compared.buf()]);
-    let call = atomic(AtomicKind::Compare, AtomicOp::CswapNe, &compare, &result, &remote);
-    end.queue(8, &done, 7, end.data(DataCall::Atomic(&[seven.buf()], call), &done));
-    let remote = [RmaIov { key: mr.key(), ..at(8, 5) }];
-    end.queue(9, &done, 8, end.data(DataCall::Read(&[back.buf()], end.rma(&remote)), &done));
-    end.queue(10, &done, 9, WorkOp::Set(&done, 50));
-    end.queue(11, &done, 50, WorkOp::Add(&done, 5));
-    assert!(end.is_quiet());
-    assert_eq!((done.read(), go.is_busy(), done.is_busy()), (0, true, true));
-    go.add(1);
-    end.becomes(&done, 55);
-    assert_eq!(done.read_error(), 0);
-    assert!(end.is_quiet(), "nobody asked for entries");
-    assert_eq!((end.sends.read(), end.writes.read()), (0, 0));
-    assert!(!go.is_busy() && !done.is_busy());
-    drop(mr);
-    assert_eq!(&got.unpark()[..5], b"hello");
-    assert_eq!(&tagged.unpark()[..5], b"hello");
-    assert_eq!(fetched.unpark(), 2u64.to_ne_bytes());
-    assert_eq!(compared.unpark(), 3u64.to_ne_bytes());
-    assert_eq!(back.unpark(), 7u64.to_ne_bytes()[..5]);
-    assert_eq!(area.unpark()[8..16], 7u64.to_ne_bytes());
-    for buf in [hello, one, seven] {
-        drop(buf.unpark());
-    }
-});
-
-on_both!(work_is_reported_if_asked, 0, end => {
-    let go = end.counter();
-    let (hello, got) = (parked(b"hello"), parked(&[0; 8]));
-    let asked = Flags::COMPLETION;
-    end.queue(1, &go, 1, end.data(end.recv(&[got.buf()], 1, asked), &go));
-    end.queue(2, &go, 1, end.data(end.send(&[hello.buf()], 2, asked), &end.sends));
-    go.set(1);
-    let mut contexts = [end.next().unwrap().context, end.next().unwrap().context];
-    contexts.sort_unstable();
-    assert_eq!(contexts, [1, 2]);
-    // Its own counter is the one it was to tell: once.
-    assert_eq!((end.sends.read(), go.read()), (1, 2));
-    drop((hello.unpark(), got.unpark()));
-});
-
-on_both!(triggered_operations_start_in_the_order_of_thresholds, 0, end => {
-    let go = end.counter();
-    let bufs: Vec<Parked> = (0..6u8).map(|byte| parked(&[byte])).collect();
-    let rooms: Vec<Parked> = (0..6).map(|_| parked(&[0])).collect();
-    for (context, room) in rooms.iter().enumerate() {
-        let iov = [room.buf()];
-        end.ep.recv(RecvKind::Msg, &iov, end.to, 100 + context, None).unwrap();
-    }
-    for (byte, value) in [(5, 9), (2, 3), (0, 1), (3, 3), (4, 4), (1, 2)] {
-        let iov = [bufs[byte].buf()];
-        let call = end.send(&iov, byte, Flags::TRIGGER);
-        let counter = &go;
-        end.ep.trigger(&call, Threshold { counter, value }).unwrap();
-    }
-    assert!(end.is_quiet());
-    // Errors are no successes.
-    go.add_error(20);
-    assert!(end.is_quiet());
-    go.add(9);
-    let done: Vec<Completion> = (0..12).map(|_| end.next().unwrap()).collect();
-    let sent = |flag| done.iter().filter(move |c| c.flags.contains(flag)).map(|c| c.context);
-    assert!(sent(Flags::SEND).eq(0..6), "{done:?}");
-    assert!(sent(Flags::RECV).eq(100..106));
-    assert_eq!(end.sends.read(), 6);
-    let got: Vec<u8> = rooms.into_iter().flat_map(Parked::unpark).collect();
-    assert_eq!(got, [0, 1, 2, 3, 4, 5]);
-    bufs.into_iter().for_each(|buf| drop(buf.unpark()));
-});
 
 on_both!(injected_payload_is_copied_by_the_call, 0, end => {
     let go = end.counter();
@@ -355,52 +223,6 @@ on_both!(a_full_queue_keeps_the_order, 4, end => {
     for buf in bufs.into_iter().chain([room]) {
         drop(buf.unpark());
     }
-});
-
-on_both!(a_long_chain_needs_no_stack, 0, end => {
-    const LONG: u64 = 100_000;
-    let (a, b) = (end.counter(), end.counter());
-    for value in (1..=LONG).rev() {
-        end.queue(1, &a, value, WorkOp::Add(&b, 1));
-        end.queue(1, &b, value, WorkOp::Add(&a, 1));
-    }
-    a.add(1);
-    end.becomes(&b, LONG);
-    assert_eq!(a.read(), LONG + 1);
-    assert!(!a.is_busy() && !b.is_busy());
-});
-
-on_both!(what_has_not_started_can_be_taken_back, 0, end => {
-    let (a, b) = (end.counter(), end.counter());
-    for value in [1, 2, 3] {
-        end.queue(value as usize, &a, value, WorkOp::Add(&b, 1));
-        end.queue(9, &b, 10 * value, WorkOp::Set(&a, 0));
-    }
-    let buf = parked(b"x");
-    let iov = [buf.buf()];
-    let call = end.send(&iov, 5, Flags::TRIGGER);
-    end.ep.trigger(&call, Threshold { counter: &a, value: 4 }).unwrap();
-    assert_eq!(end.domain.cancel_work(FidToken(2)), Ok(()));
-    assert_eq!(end.domain.cancel_work(FidToken(2)), Err(Errno::ENOENT));
-    assert_eq!(end.domain.cancel_work(FidToken(8)), Err(Errno::ENOENT));
-    a.add(2);
-    end.becomes(&b, 1);
-    assert_eq!(end.domain.cancel_work(FidToken(1)), Err(Errno::ENOENT));
-    end.domain.flush_work(Some(&a)).unwrap();
-    a.add(1);
-    assert_eq!((b.read(), b.is_busy()), (1, true));
-    end.domain.flush_work(None).unwrap();
-    assert!(!b.is_busy());
-    assert_eq!(end.domain.cancel_work(FidToken(9)), Err(Errno::ENOENT));
-    // Triggered operations are the endpoint's.
-    assert!(a.is_busy());
-    end.ep.cancel(5).unwrap();
-    let error = end.next().unwrap_err();
-    assert_eq!((error.entry.context, error.err), (5, Errno::ECANCELED));
-    assert_eq!(error.entry.flags, Flags::SEND | Flags::MSG);
-    assert_eq!(end.ep.cancel(5), Err(Errno::ENOENT));
-    assert!(!a.is_busy());
-    drop(buf.unpark());
 });
 
 on_both!(failures_are_counted_as_errors, 0, end => {
@@ -502,64 +324,6 @@ on_both!(bad_arguments_are_refused, 0, end => {
     assert_eq!(plain.ep.trigger(&call, when), Err(Errno::EOPNOTSUPP));
     drop(buf.unpark());
 });
-
-#[test]
-fn objects_of_another_domain_are_refused() {
-    let provider = TcpProvider::new();
-    let wanted = info(&provider, Threading::Safe, 0);
-    let fabric = provider.fabric(&wanted.fabric).unwrap();
-    let ends = [0; 2].map(|_| open(fabric.safe_domain(&wanted).unwrap(), &wanted));
-    let [own, other] = &ends;
-    let (mine, theirs) = (own.counter(), other.counter());
-    let buf = parked(&[0; 8]);
-    let iov = [buf.buf()];
-    let recv = own.recv(&iov, 1, Flags::empty());
-    for (when, op) in [
-        (&theirs, WorkOp::Add(&mine, 1)),
-        (&mine, WorkOp::Add(&theirs, 1)),
-        (&mine, WorkOp::Set(&theirs, 1)),
-        (&mine, own.data(recv, &theirs)),
-        (&mine, other.data(recv, &mine)),
-    ] {
-        assert_eq!(own.try_queue(1, when, 0, op), Err(Errno::EINVAL));
-    }
-    assert_eq!(own.domain.flush_work(Some(&theirs)), Err(Errno::EINVAL));
-    let when = Threshold {
-        counter: &theirs,
-        value: 0,
-    };
-    assert_eq!(own.ep.trigger(&recv, when), Err(Errno::EINVAL));
-    assert_eq!((mine.read(), theirs.read()), (0, 0));
-    drop(buf.unpark());
-}
-
-#[test]
-fn a_thread_that_waits_is_woken_by_work() {
-    let provider = TcpProvider::new();
-    let wanted = info(&provider, Threading::Safe, 0);
-    let fabric = provider.fabric(&wanted.fabric).unwrap();
-    let end = open(fabric.safe_domain(&wanted).unwrap(), &wanted);
-    let go = end.counter();
-    let attr = CounterAttr {
-        wait: WaitObj::Unspec,
-        ..CounterAttr::default()
-    };
-    let done = end.domain.counter(&attr).unwrap();
-    end.queue(1, &go, 1, WorkOp::Add(&done, 2));
-    end.queue(2, &go, 2, WorkOp::Set(&done, 9));
-    let short = Some(Duration::from_millis(20));
-    assert_eq!(done.wait(2, short), Err(Errno::ETIMEDOUT));
-    let long = Some(Duration::from_secs(60));
-    for (adds, value) in [(1, 2), (1, 9)] {
-        std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| done.wait(value, long));
-            std::thread::sleep(Duration::from_millis(50));
-            go.add(adds);
-            assert_eq!(waiter.join().unwrap(), Ok(()));
-        });
-    }
-    assert_eq!(done.read(), 9);
-}
 
 /// More than one pass starts: whoever sleeps meanwhile is woken to go on.
 #[test]
