@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::eq::{EqAttr, Event, EventQueue};
 use ripstop_core::provider::{
-    CompletionQueue, CqAttr, Domain, Endpoint, Fabric, PassiveEp, Provider, RecvKind, SendKind,
+    CompletionQueue, CqAttr, Domain, Endpoint, Fabric, PassiveEp, RecvKind, SendKind,
 };
 use ripstop_core::{FidToken, Handle, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
 
-fn msg_info(provider: &TcpProvider) -> Info {
+/// An interface for connections, and its fabric.
+fn fabric() -> (Info, Arc<ripstop_tcp::Fabric>) {
     let (threading, progress) = (Threading::Unspec, Progress::Unspec);
-    common::first(
-        provider,
+    common::fabric(
+        &TcpProvider::new(),
         &common::hints(EpType::Msg, Flags::MSG, threading, progress),
     )
 }
@@ -51,9 +52,7 @@ fn open<D: Domain>(
 /// The side that ends a connection has an event too, and its peer's receives are cancelled.
 #[test]
 fn a_shutdown_is_reported_to_both_sides() {
-    let provider = TcpProvider::new();
-    let info = msg_info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = fabric();
     let eq = event_queue();
     let pep = fabric.passive_ep(&info, FidToken(1)).unwrap();
     pep.bind_eq(&eq).unwrap();
@@ -86,22 +85,19 @@ fn a_shutdown_is_reported_to_both_sides() {
 
 #[test]
 fn an_endpoint_takes_over_the_address_of_a_passive_one() {
-    let provider = TcpProvider::new();
-    let mut info = msg_info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (mut info, fabric) = fabric();
     let eq = event_queue();
     let listening = fabric.passive_ep(&info, FidToken(1)).unwrap();
     listening.bind_eq(&eq).unwrap();
     listening.listen().unwrap();
     let domain = fabric.safe_domain(&info).unwrap();
+    let own = info.clone();
     let mut with = |pep: &Arc<_>| {
         info.handle = Some(Handle(Arc::clone(pep) as _));
         domain.endpoint(&info, FidToken(2))
     };
     assert_eq!(with(&listening).err(), Some(Errno::EINVAL));
-    let bound = fabric
-        .passive_ep(&msg_info(&provider), FidToken(3))
-        .unwrap();
+    let bound = fabric.passive_ep(&own, FidToken(3)).unwrap();
     let name = bound.name().unwrap();
     let client = with(&bound).unwrap();
     assert_eq!(with(&bound).err(), Some(Errno::EINVAL));
@@ -127,9 +123,7 @@ fn an_endpoint_takes_over_the_address_of_a_passive_one() {
 /// of its streams is looked at first.
 #[test]
 fn what_was_sent_on_one_stream_comes_before_the_end_of_another() {
-    let provider = TcpProvider::new();
-    let info = msg_info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = fabric();
     let eq = event_queue();
     let pep = fabric.passive_ep(&info, FidToken(1)).unwrap();
     pep.bind_eq(&eq).unwrap();

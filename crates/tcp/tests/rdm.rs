@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pair::{End, open_with};
 use ripstop_core::provider::{
-    AddressVector, CompletionQueue, Domain, Endpoint, Fabric, Provider, RecvKind, SendKind,
+    AddressVector, CompletionQueue, Domain, Endpoint, Fabric, RecvKind, SendKind,
 };
 use ripstop_core::{Address, Info};
 use ripstop_mem::Parked;
@@ -25,11 +25,12 @@ use ripstop_wire::xnet::rdm::Greeting;
 /// Only what hangs takes longer, also on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn rdm_info(provider: &TcpProvider, threading: Threading, progress: Progress) -> Info {
+/// An interface with manual progress, and its fabric.
+fn rdm(threading: Threading) -> (Info, Arc<ripstop_tcp::Fabric>) {
     let caps = Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV;
-    common::first(
-        provider,
-        &common::hints(EpType::Rdm, caps, threading, progress),
+    common::fabric(
+        &TcpProvider::new(),
+        &common::hints(EpType::Rdm, caps, threading, Progress::Manual),
     )
 }
 
@@ -60,9 +61,7 @@ fn next<D: Domain>(reader: &End<D>, other: &End<D>) -> Completion {
 
 #[test]
 fn a_refused_peer_is_an_error_in_time() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Domain);
     let domain = fabric.serial_domain(&info).unwrap();
     let mut a = open(&domain, &info);
     a.peer = a.av.insert(&common::nobody()).unwrap();
@@ -87,9 +86,7 @@ fn a_refused_peer_is_an_error_in_time() {
 
 #[test]
 fn a_waiting_reader_is_woken_by_what_others_post() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Safe, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Safe);
     let near = fabric.safe_domain(&info).unwrap();
     // Nobody drives the other domain while the reader waits, so nothing else wakes it.
     let far = fabric.safe_domain(&info).unwrap();
@@ -131,9 +128,7 @@ fn a_waiting_reader_is_woken_by_what_others_post() {
 #[test]
 fn what_comes_by_any_of_many_streams_is_found_by_the_next_polls() {
     const SENDERS: usize = 6;
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Domain);
     let domain = || fabric.serial_domain(&info).unwrap();
     let (near, from, into) = (domain(), Parked::park(vec![1; 8]), Parked::park(vec![0; 8]));
     let reader = open(&near, &info);
@@ -181,9 +176,7 @@ fn what_comes_by_any_of_many_streams_is_found_by_the_next_polls() {
 /// that makes no progress at all goes on sending.
 #[test]
 fn what_is_injected_goes_out_without_progress() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Domain);
     let domain = || fabric.serial_domain(&info).unwrap();
     let (near, from) = (domain(), Parked::park(vec![1; 8]));
     let sender = open(&near, &info);
@@ -230,9 +223,7 @@ fn what_is_injected_goes_out_without_progress() {
 
 #[test]
 fn a_peer_that_computes_is_waited_for() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Safe, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Safe);
     let near = fabric.safe_domain(&info).unwrap();
     // Nobody drives the other domain for longer than a peer may take to be reached.
     let far = fabric.safe_domain(&info).unwrap();
@@ -254,9 +245,7 @@ fn a_peer_that_computes_is_waited_for() {
 
 #[test]
 fn the_first_message_to_each_peer_is_under_way_at_once() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Domain);
     let open_one = || {
         let domain = fabric.serial_domain(&info).unwrap();
         open(&domain, &info)
@@ -301,9 +290,7 @@ fn say<D: Domain>(end: &End<D>, text: &Parked, tag: u64) {
 
 #[test]
 fn a_peer_that_always_has_something_leaves_others_their_turn() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Domain);
     let [near, busy, late] = [(); 3].map(|()| fabric.safe_domain(&info).unwrap());
     let near = open(&near, &info);
     let name = near.ep.name().unwrap();
@@ -374,9 +361,7 @@ fn take<D: Domain>(end: &End<D>, count: u8) {
 #[test]
 fn what_was_injected_arrives_though_its_sender_has_left() {
     const COUNT: u8 = 100;
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Domain);
     // A process that ends closes its sockets as this does, and writes nothing that it kept back.
     let (near, far) = (
         fabric.serial_domain(&info).unwrap(),
@@ -394,9 +379,7 @@ fn what_was_injected_arrives_though_its_sender_has_left() {
 #[test]
 fn what_was_injected_is_read_before_a_failed_write_ends_the_connection() {
     const COUNT: u8 = 100;
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Domain);
     let (near, far) = (
         fabric.serial_domain(&info).unwrap(),
         fabric.serial_domain(&info).unwrap(),
@@ -418,9 +401,7 @@ fn what_was_injected_is_read_before_a_failed_write_ends_the_connection() {
 
 #[test]
 fn an_inject_to_nobody_says_why_in_time() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Domain);
     let domain = fabric.serial_domain(&info).unwrap();
     let mut a = open(&domain, &info);
     a.peer = a.av.insert(&common::nobody()).unwrap();
@@ -444,9 +425,7 @@ fn an_inject_to_nobody_says_why_in_time() {
 /// has sent meanwhile was in time.
 #[test]
 fn a_peer_is_not_dropped_for_what_was_not_looked_at() {
-    let provider = TcpProvider::new();
-    let info = rdm_info(&provider, Threading::Domain, Progress::Manual);
-    let fabric = provider.fabric(&info.fabric).unwrap();
+    let (info, fabric) = rdm(Threading::Domain);
     let domain = fabric.serial_domain(&info).unwrap();
     let end = open(&domain, &info);
     let Address::Ip(addr) = end.ep.name().unwrap() else {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MemoryRegion, MrAttr,
-    Provider, RecvKind, RmaCall, ScalableEp, SendKind, Sharing,
+    RecvKind, RmaCall, ScalableEp, SendKind, Sharing,
 };
 use ripstop_core::{Address, FidToken, Info, RxAttr, TxAttr};
 use ripstop_mem::Parked;
@@ -21,15 +21,17 @@ const CONTEXTS: usize = 3;
 const BITS: u8 = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn info(provider: &TcpProvider) -> Info {
+/// An interface with scalable endpoints, and a domain of it.
+fn ground() -> (Info, Arc<<ripstop_tcp::Fabric as Fabric>::SerialDomain>) {
     let caps = Flags::MSG | Flags::RMA | Flags::SOURCE | Flags::DIRECTED_RECV | Flags::NAMED_RX_CTX;
     let mut hints = common::hints(EpType::Rdm, caps, Threading::Domain, Progress::Manual);
     if let Some(ep) = &mut hints.ep {
         (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (CONTEXTS, CONTEXTS);
     }
-    let info = common::first(provider, &hints);
+    let (info, fabric) = common::fabric(&TcpProvider::new(), &hints);
     assert!(info.caps.contains(Flags::NAMED_RX_CTX));
-    info
+    let domain = fabric.serial_domain(&info).unwrap();
+    (info, domain)
 }
 
 /// One queue for each context.
@@ -119,10 +121,7 @@ fn error<Q: CompletionQueue>(cq: &Q) -> Errno {
 
 #[test]
 fn every_context_reaches_every_context() {
-    let provider = TcpProvider::new();
-    let info = info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.serial_domain(&info).unwrap();
+    let (info, domain) = ground();
     let (a, b) = (open(&domain, &info), open(&domain, &info));
     let (to_b, to_a) = (a.insert(&b), b.insert(&a));
     for (from, to, dest, source) in [(&a, &b, to_b, to_a), (&b, &a, to_a, to_b)] {
@@ -147,10 +146,7 @@ fn every_context_reaches_every_context() {
 
 #[test]
 fn a_write_tells_the_context_it_names() {
-    let provider = TcpProvider::new();
-    let info = info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.serial_domain(&info).unwrap();
+    let (info, domain) = ground();
     let (a, b) = (open(&domain, &info), open(&domain, &info));
     let to_b = a.insert(&b);
     let region = Parked::park(vec![0; 4]);
@@ -187,10 +183,7 @@ fn a_write_tells_the_context_it_names() {
 
 #[test]
 fn a_source_has_a_name_when_it_gets_one() {
-    let provider = TcpProvider::new();
-    let info = info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.serial_domain(&info).unwrap();
+    let (info, domain) = ground();
     let (a, b) = (open(&domain, &info), open(&domain, &info));
     let to_b = a.insert(&b);
     // The connection comes from context 2, and goes to context 1, before b knows a.
@@ -223,10 +216,7 @@ fn a_source_has_a_name_when_it_gets_one() {
 
 #[test]
 fn the_neighbour_of_a_plain_endpoint_is_not_its_context() {
-    let provider = TcpProvider::new();
-    let info = info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.serial_domain(&info).unwrap();
+    let (info, domain) = ground();
     let a = open(&domain, &info);
     let plain = |port: u16| {
         let mut info = info.clone();
@@ -269,10 +259,7 @@ fn the_neighbour_of_a_plain_endpoint_is_not_its_context() {
 
 #[test]
 fn contexts_open_once_and_close_by_themselves() {
-    let provider = TcpProvider::new();
-    let info = info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.serial_domain(&info).unwrap();
+    let (info, domain) = ground();
     let (a, mut b) = (open(&domain, &info), open(&domain, &info));
     assert_eq!(a.sep.tx_context(0, None).err(), Some(Errno::EBUSY));
     assert_eq!(a.sep.rx_context(CONTEXTS, None).err(), Some(Errno::EINVAL));
@@ -309,10 +296,7 @@ fn contexts_open_once_and_close_by_themselves() {
 
 #[test]
 fn attributes_of_a_context_are_at_most_those_of_the_endpoint() {
-    let provider = TcpProvider::new();
-    let mut info = info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.serial_domain(&info).unwrap();
+    let (mut info, domain) = ground();
     let sep = domain.scalable_ep(&info, FidToken(0)).unwrap();
     assert_eq!(sep.enable(), Err(Errno::ENOAV));
     let attr = |inject_size| TxAttr {
@@ -334,10 +318,7 @@ fn attributes_of_a_context_are_at_most_those_of_the_endpoint() {
 
 #[test]
 fn the_size_of_a_context_is_a_hint() {
-    let provider = TcpProvider::new();
-    let info = info(&provider);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    let domain = fabric.serial_domain(&info).unwrap();
+    let (info, domain) = ground();
     let sep = domain.scalable_ep(&info, FidToken(0)).unwrap();
     for (index, size) in [1, usize::MAX].into_iter().enumerate() {
         let tx = TxAttr {

@@ -4,7 +4,10 @@
 #[path = "../../../conformance/src/rig/port.rs"]
 mod port;
 
+use std::sync::Arc;
+
 use ripstop_core::hints::Request;
+use ripstop_core::provider::Provider;
 use ripstop_core::registry::ProviderInfo;
 use ripstop_core::{Address, DomainAttr, EpAttr, Hints, Info};
 use ripstop_types::{EpType, Flags, Progress, Threading, Version};
@@ -43,6 +46,17 @@ pub(crate) fn first<P: ProviderInfo>(provider: &P, hints: &Hints) -> Info {
     };
     let answer = provider.getinfo(&request);
     answer.infos.into_iter().next().expect("an interface")
+}
+
+/// The same, and its fabric.
+#[allow(dead_code, reason = "each test file uses its part")]
+pub(crate) fn fabric<P: Provider + ProviderInfo>(
+    provider: &P,
+    hints: &Hints,
+) -> (Info, Arc<P::Fabric>) {
+    let info = first(provider, hints);
+    let fabric = provider.fabric(&info.fabric).unwrap();
+    (info, fabric)
 }
 
 /// An address where nobody listens.
