@@ -49,14 +49,14 @@ fn an_endpoint_is_no_more_than_there_is() {
             let more = Info(unsafe { ripstop_fi_dupinfo_1_9(info.0) });
             change(&more);
             let mut ep = ptr::null_mut();
-            let code = op!(domain, ops.endpoint, more.0, &mut ep, NONE);
+            let code = op!(domain, ops.endpoint(more.0, &mut ep, NONE));
             assert_eq!((code, ep.is_null()), (-FI_ENODATA, true), "{what}");
         }
         // Sizes are hints.
         let large = Info(unsafe { ripstop_fi_dupinfo_1_9(info.0) });
         (large.tx().size, large.rx().size) = (usize::MAX, usize::MAX);
         assert_eq!(close(endpoint(domain, &large)), 0);
-        assert_eq!((close(domain), close(fabric)), (0, 0));
+        close_all!(domain, fabric);
     }
 }
 
@@ -68,12 +68,12 @@ fn there_are_no_connected_endpoints_over_shared_memory() {
     let domain = domain(fabric, &info);
     info.ep().type_ = FI_EP_MSG;
     let mut ep = ptr::null_mut();
-    let code = op!(domain, ops.endpoint, info.0, &mut ep, NONE);
+    let code = op!(domain, ops.endpoint(info.0, &mut ep, NONE));
     assert_eq!(code, -FI_EINVAL);
     let mut pep = ptr::null_mut();
-    let code = op!(fabric, ops.passive_ep, info.0, &mut pep, NONE);
+    let code = op!(fabric, ops.passive_ep(info.0, &mut pep, NONE));
     assert_eq!(code, -FI_EINVAL);
-    assert_eq!((close(domain), close(fabric)), (0, 0));
+    close_all!(domain, fabric);
 }
 
 /// Neither a domain nor a passive endpoint has contexts, and the fabric is open.
@@ -91,15 +91,15 @@ fn attributes_of_others_may_be_left_out() {
     info.get().rx_attr = ptr::null_mut();
     let domain = domain(fabric, &info);
     let mut pep = ptr::null_mut();
-    assert_eq!(op!(fabric, ops.passive_ep, info.0, &mut pep, NONE), 0);
+    assert_eq!(op!(fabric, ops.passive_ep(info.0, &mut pep, NONE)), 0);
     assert_eq!(close(pep), 0);
     let mut ep = ptr::null_mut();
-    let code = op!(domain, ops.endpoint, info.0, &mut ep, NONE);
+    let code = op!(domain, ops.endpoint(info.0, &mut ep, NONE));
     assert_eq!(code, -FI_EINVAL, "an endpoint has contexts");
     (info.get().tx_attr, info.get().rx_attr) = (kept.0, kept.1);
     assert_eq!(close(endpoint(domain, &info)), 0);
     info.get().fabric_attr = kept.2;
-    assert_eq!((close(domain), close(fabric)), (0, 0));
+    close_all!(domain, fabric);
 }
 
 #[test]
@@ -110,11 +110,11 @@ fn an_address_has_a_length() {
     for len in [1, 4097, usize::MAX] {
         let kept = core::mem::replace(&mut info.get().src_addrlen, len);
         let mut ep = ptr::null_mut();
-        let code = op!(domain, ops.endpoint, info.0, &mut ep, NONE);
+        let code = op!(domain, ops.endpoint(info.0, &mut ep, NONE));
         assert_eq!(code, -FI_EINVAL, "{len}");
         info.get().src_addrlen = kept;
     }
-    assert_eq!((close(domain), close(fabric)), (0, 0));
+    close_all!(domain, fabric);
 }
 
 /// What a call would read or write beyond all memory.
@@ -126,7 +126,7 @@ fn a_count_that_none_has_is_refused() {
     let av = av(domain, FI_AV_TABLE, 0);
     let mut addr = [0];
     for count in [usize::MAX, usize::MAX / 8] {
-        let code = op!(av, ops.remove, addr.as_mut_ptr(), count, 0);
+        let code = op!(av, ops.remove(addr.as_mut_ptr(), count, 0));
         assert_eq!(code, -FI_EINVAL, "{count}");
     }
     let ep = endpoint(domain, &info);
@@ -134,9 +134,7 @@ fn a_count_that_none_has_is_refused() {
     let at: *mut c_void = name.as_mut_ptr().cast();
     let set = unsafe { (*(*ep).cm).setname.unwrap()(ep.cast(), at, usize::MAX) };
     assert_eq!(set, -FI_EINVAL);
-    for code in [close(ep), close(av), close(domain), close(fabric)] {
-        assert_eq!(code, 0);
-    }
+    close_all!(ep, av, domain, fabric);
 }
 
 /// The size of an event queue is a hint, and so is that of a completion queue.
@@ -151,15 +149,14 @@ fn queues_of_any_size_open() {
         ..Default::default()
     };
     let mut eq = ptr::null_mut();
-    assert_eq!(op!(fabric, ops.eq_open, &mut attr, &mut eq, NONE), 0);
+    assert_eq!(op!(fabric, ops.eq_open(&mut attr, &mut eq, NONE)), 0);
     let mut attr = fi_cq_attr {
         size: usize::MAX,
         ..Default::default()
     };
     let mut cq = ptr::null_mut();
-    assert_eq!(op!(domain, ops.cq_open, &mut attr, &mut cq, NONE), 0);
-    assert_eq!((close(eq), close(cq)), (0, 0));
-    assert_eq!((close(domain), close(fabric)), (0, 0));
+    assert_eq!(op!(domain, ops.cq_open(&mut attr, &mut cq, NONE)), 0);
+    close_all!(eq, cq, domain, fabric);
 }
 
 /// `FI_WAIT_POLLFD` of a queue and of a counter, which event queues have as well.
@@ -175,7 +172,7 @@ fn a_queue_and_a_counter_lend_descriptors_to_poll() {
             ..Default::default()
         };
         let mut counter = ptr::null_mut();
-        assert_eq!(op!(domain, ops.cntr_open, &mut attr, &mut counter, NONE), 0);
+        assert_eq!(op!(domain, ops.cntr_open(&mut attr, &mut counter, NONE)), 0);
         for fid in [cq.cast::<fid>(), counter.cast()] {
             let mut entry = pollfd::default();
             let mut polled = fi_wait_pollfd {
@@ -188,10 +185,8 @@ fn a_queue_and_a_counter_lend_descriptors_to_poll() {
             let mut object: c_int = 0;
             assert_eq!(control(fid, FI_GETWAITOBJ, &mut object), 0);
             assert_eq!(object, FI_WAIT_POLLFD as c_int);
-            assert_eq!(op!(fabric, ops.trywait, &mut [fid][0], 1), 0);
+            assert_eq!(op!(fabric, ops.trywait(&mut [fid][0], 1)), 0);
         }
-        for code in [close(cq), close(counter), close(domain), close(fabric)] {
-            assert_eq!(code, 0);
-        }
+        close_all!(cq, counter, domain, fabric);
     }
 }

@@ -162,14 +162,7 @@ impl Initiator {
         post(cq, || {
             op!(
                 ep,
-                rma.read,
-                into,
-                len,
-                ptr::null_mut(),
-                to,
-                addr,
-                key,
-                seven()
+                rma.read(into, len, ptr::null_mut(), to, addr, key, seven())
             )
         });
     }

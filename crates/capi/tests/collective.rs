@@ -65,7 +65,7 @@ impl Ends {
         };
         change(&mut attr);
         let mut set = ptr::null_mut();
-        match op!(self.av, ops.av_set, &mut attr, &mut set, NONE) {
+        match op!(self.av, ops.av_set(&mut attr, &mut set, NONE)) {
             0 => Ok(set),
             code => Err(code),
         }
@@ -73,13 +73,13 @@ impl Ends {
 
     fn join(&self, rank: usize, set: *mut fid_av_set, context: usize) -> *mut fid_mc {
         let mut coll_addr = 0;
-        assert_eq!(op!(set, ops.addr, &mut coll_addr), 0);
+        assert_eq!(op!(set, ops.addr(&mut coll_addr)), 0);
         let addr = fi_collective_addr { set, coll_addr };
         let mut mc = ptr::null_mut();
         let addr = (&raw const addr).cast::<c_void>();
         let context = ptr::without_provenance_mut(context);
         let ep = self.eps[rank];
-        assert_eq!(op!(ep, cm.join, addr, FI_COLLECTIVE, &mut mc, context), 0);
+        assert_eq!(op!(ep, cm.join(addr, FI_COLLECTIVE, &mut mc, context)), 0);
         mc
     }
 
@@ -90,7 +90,7 @@ impl Ends {
             let mut event = 0;
             let buf = (&raw mut entry).cast::<c_void>();
             let len = size_of::<fi_eq_entry>();
-            let read = op!(self.eq, ops.read, &mut event, buf, len, 0);
+            let read = op!(self.eq, ops.read(&mut event, buf, len, 0));
             (read > 0).then(|| {
                 assert_eq!(event, FI_JOIN_COMPLETE);
                 (entry.fid, entry.context.addr())
@@ -104,11 +104,7 @@ impl Drop for Ends {
         for ep in self.eps {
             assert_eq!(close(ep), 0);
         }
-        assert_eq!(close(self.cq), 0);
-        assert_eq!(close(self.eq), 0);
-        assert_eq!(close(self.av), 0);
-        assert_eq!(close(self.domain), 0);
-        assert_eq!(close(self.fabric), 0);
+        close_all!(self.cq, self.eq, self.av, self.domain, self.fabric);
         assert!(!self.info.0.is_null());
     }
 }
@@ -133,15 +129,15 @@ fn a_join_reports_its_group_and_its_context() {
 fn sets_and_joins_refuse_bad_input() {
     let ends = Ends::open();
     let set = ends.set(|_| {}).unwrap();
-    assert_eq!(op!(set, ops.addr, ptr::null_mut()), -FI_EINVAL);
-    assert_eq!(op!(set, ops.set_union, ptr::null()), -FI_EINVAL);
+    assert_eq!(op!(set, ops.addr(ptr::null_mut())), -FI_EINVAL);
+    assert_eq!(op!(set, ops.set_union(ptr::null())), -FI_EINVAL);
     let mut mc = ptr::null_mut();
     let addr = fi_collective_addr {
         set,
         coll_addr: FI_ADDR_NOTAVAIL,
     };
     let addr = (&raw const addr).cast::<c_void>();
-    let joined = op!(ends.eps[0], cm.join, addr, 0, &mut mc, NONE);
+    let joined = op!(ends.eps[0], cm.join(addr, 0, &mut mc, NONE));
     assert_eq!(joined, -FI_ENOSYS, "only collective groups can be joined");
     assert_eq!(close(set), 0);
 }
@@ -155,7 +151,7 @@ fn limits_are_told_for_what_there_is() {
             datatype,
             ..Default::default()
         };
-        let code = op!(ends.domain, ops.query_collective, coll, &mut attr, 0);
+        let code = op!(ends.domain, ops.query_collective(coll, &mut attr, 0));
         (code, attr)
     };
     let (code, attr) = query(FI_ALLREDUCE, FI_SUM, FI_DOUBLE);

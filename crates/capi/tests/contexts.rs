@@ -24,7 +24,7 @@ fn shared(hints: &Info) {
 fn stx(domain: *mut fid_domain, info: &Info) -> *mut fid_stx {
     let mut stx = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.stx_ctx, info.get().tx_attr, &mut stx, NONE),
+        op!(domain, ops.stx_ctx(info.get().tx_attr, &mut stx, NONE)),
         0
     );
     stx
@@ -33,7 +33,7 @@ fn stx(domain: *mut fid_domain, info: &Info) -> *mut fid_stx {
 fn srx(domain: *mut fid_domain, info: &Info) -> *mut fid_ep {
     let mut srx = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.srx_ctx, info.get().rx_attr, &mut srx, NONE),
+        op!(domain, ops.srx_ctx(info.get().rx_attr, &mut srx, NONE)),
         0
     );
     srx
@@ -62,11 +62,7 @@ fn a_shared_receive_context_has_one_address_vector() {
     let other = self::domain(fabric, &info);
     let stranger = endpoint(other, &info);
     assert_eq!(bind(stranger, srx, 0), -FI_EINVAL, "of another domain");
-    assert_eq!((close(stranger), close(other)), (0, 0));
-    for code in [close(srx), close(cq), close(avs[0]), close(avs[1])] {
-        assert_eq!(code, 0);
-    }
-    assert_eq!((close(domain), close(fabric)), (0, 0));
+    close_all!(stranger, other, srx, cq, avs[0], avs[1], domain, fabric);
 }
 
 #[test]
@@ -76,18 +72,17 @@ fn a_shared_transmit_context_has_what_the_domain_has() {
     let domain = domain(fabric, &info);
     let mut made: *mut fid_stx = ptr::null_mut();
     let null = ptr::null_mut();
-    assert_eq!(op!(domain, ops.stx_ctx, null, &mut made, NONE), 0);
+    assert_eq!(op!(domain, ops.stx_ctx(null, &mut made, NONE)), 0);
     assert_eq!(close(made), 0);
     info.tx().inject_size = 1 << 30;
     let attr = info.get().tx_attr;
-    assert_eq!(op!(domain, ops.stx_ctx, attr, &mut made, NONE), -FI_EINVAL);
+    assert_eq!(op!(domain, ops.stx_ctx(attr, &mut made, NONE)), -FI_EINVAL);
     info.tx().inject_size = 0;
     let stx = stx(domain, &info);
     assert_eq!(unsafe { (*stx).fid.fclass }, FI_CLASS_STX_CTX);
     let code = fid!(stx, bind, ptr::null_mut(), 0);
     assert_eq!(code, -FI_ENOSYS, "it has no queues of its own");
-    assert_eq!(close(stx), 0);
-    assert_eq!((close(domain), close(fabric)), (0, 0));
+    close_all!(stx, domain, fabric);
 }
 
 /// `fi_rx_addr` of the headers.
@@ -97,7 +92,7 @@ fn rx_addr(addr: fi_addr_t, index: u64, bits: u32) -> fi_addr_t {
 
 fn sep(domain: *mut fid_domain, info: &Info) -> *mut fid_ep {
     let mut sep = ptr::null_mut();
-    assert_eq!(op!(domain, ops.scalable_ep, info.0, &mut sep, NONE), 0);
+    assert_eq!(op!(domain, ops.scalable_ep(info.0, &mut sep, NONE)), 0);
     sep
 }
 
@@ -107,10 +102,10 @@ fn scalable_av(domain: *mut fid_domain) -> *mut fid_av {
         ..Default::default()
     };
     let mut av = ptr::null_mut();
-    assert_eq!(op!(domain, ops.av_open, &mut attr, &mut av, NONE), 0);
+    assert_eq!(op!(domain, ops.av_open(&mut attr, &mut av, NONE)), 0);
     attr.rx_ctx_bits = 17;
     let mut other = ptr::null_mut();
-    let code = op!(domain, ops.av_open, &mut attr, &mut other, NONE);
+    let code = op!(domain, ops.av_open(&mut attr, &mut other, NONE));
     assert_eq!(code, -FI_EINVAL);
     av
 }
@@ -136,7 +131,7 @@ fn a_scalable_endpoint_names_its_receive_contexts() {
     assert_eq!(bind(seps[0], cq, 0), -FI_EINVAL);
     assert_eq!(enable(seps[0]), -FI_ENOAV);
     assert_eq!(
-        op!(seps[0], msg.inject, ptr::null(), 0, 0),
+        op!(seps[0], msg.inject(ptr::null(), 0, 0)),
         -FI_ENOSYS as isize
     );
     let (mut tx, mut rx) = (Vec::new(), Vec::new());
@@ -145,7 +140,7 @@ fn a_scalable_endpoint_names_its_receive_contexts() {
         for index in 0..2 {
             let mut attr = fi_tx_attr::default();
             let mut ep: *mut fid_ep = ptr::null_mut();
-            assert_eq!(op!(sep, ops.tx_ctx, index, &mut attr, &mut ep, NONE), 0);
+            assert_eq!(op!(sep, ops.tx_ctx(index, &mut attr, &mut ep, NONE)), 0);
             assert_eq!(attr.size, info.tx().size, "it says what it got");
             assert_eq!(unsafe { (*ep).fid.fclass }, FI_CLASS_TX_CTX);
             assert_eq!(bind(ep, cq, FI_TRANSMIT), 0);
@@ -153,7 +148,7 @@ fn a_scalable_endpoint_names_its_receive_contexts() {
             tx.push(ep);
             let null = ptr::null_mut();
             let mut ep: *mut fid_ep = ptr::null_mut();
-            assert_eq!(op!(sep, ops.rx_ctx, index, null, &mut ep, NONE), 0);
+            assert_eq!(op!(sep, ops.rx_ctx(index, null, &mut ep, NONE)), 0);
             assert_eq!(bind(ep, av, 0), -FI_EINVAL, "it has that of its endpoint");
             assert_eq!(bind(ep, cq, FI_RECV), 0);
             assert_eq!(enable(ep), 0);
@@ -161,7 +156,7 @@ fn a_scalable_endpoint_names_its_receive_contexts() {
         }
         let mut ep: *mut fid_ep = ptr::null_mut();
         let null = ptr::null_mut();
-        assert_eq!(op!(sep, ops.tx_ctx, 2, null, &mut ep, NONE), -FI_EINVAL);
+        assert_eq!(op!(sep, ops.tx_ctx(2, null, &mut ep, NONE)), -FI_EINVAL);
         assert_eq!(enable(sep), 0);
         assert_eq!(close(sep), -FI_EBUSY);
     }
@@ -170,16 +165,16 @@ fn a_scalable_endpoint_names_its_receive_contexts() {
     for (index, part) in got.iter_mut().enumerate() {
         let buf = part.as_mut_ptr().cast::<c_void>();
         let ep = rx[2 + index];
-        assert_eq!(op!(ep, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, NONE), 0);
+        assert_eq!(op!(ep, msg.recv(buf, 4, NONE, FI_ADDR_UNSPEC, NONE)), 0);
         assert_eq!(
-            op!(ep, msg.inject, ptr::null(), 0, peer),
+            op!(ep, msg.inject(ptr::null(), 0, peer)),
             -FI_ENOSYS as isize
         );
     }
     for (index, text) in [b"zero", b"one."].into_iter().enumerate() {
         let buf = text.as_ptr().cast();
         let to = rx_addr(peer, index as u64, 1);
-        post(cq, || op!(tx[1 - index], msg.send, buf, 4, NONE, to, NONE));
+        post(cq, || op!(tx[1 - index], msg.send(buf, 4, NONE, to, NONE)));
     }
     for _ in 0..4 {
         let _: fi_cq_msg_entry = completion(cq);
@@ -191,12 +186,12 @@ fn a_scalable_endpoint_names_its_receive_contexts() {
     for (index, part) in got.iter_mut().enumerate() {
         let buf = part.as_mut_ptr().cast::<c_void>();
         let source = rx_addr(from, 1, 1);
-        assert_eq!(op!(rx[2 + index], msg.recv, buf, 4, NONE, source, NONE), 0);
+        assert_eq!(op!(rx[2 + index], msg.recv(buf, 4, NONE, source, NONE)), 0);
     }
     for (index, text) in [b"0000", b"1111"].into_iter().enumerate() {
         let buf = text.as_ptr().cast();
         let to = rx_addr(peer, index as u64, 1);
-        post(cq, || op!(tx[index], msg.send, buf, 4, NONE, to, NONE));
+        post(cq, || op!(tx[index], msg.send(buf, 4, NONE, to, NONE)));
     }
     for _ in 0..4 {
         let _: fi_cq_msg_entry = completion(cq);
@@ -204,18 +199,11 @@ fn a_scalable_endpoint_names_its_receive_contexts() {
     assert_eq!(got, [*b"0000", *b"1111"]);
     let recv = op!(
         tx[0],
-        msg.recv,
-        ptr::null_mut(),
-        0,
-        NONE,
-        FI_ADDR_UNSPEC,
-        NONE
+        msg.recv(ptr::null_mut(), 0, NONE, FI_ADDR_UNSPEC, NONE)
     );
     assert_eq!(recv, -FI_ENOSYS as isize);
     for ep in tx.into_iter().chain(rx).chain(seps) {
         assert_eq!(close(ep), 0);
     }
-    for code in [close(cq), close(av), close(domain), close(fabric)] {
-        assert_eq!(code, 0);
-    }
+    close_all!(cq, av, domain, fabric);
 }

@@ -135,7 +135,7 @@ fn objects_close_from_the_inside_out() {
     };
     assert_eq!(seen, (FI_CLASS_FABRIC, context, NOW));
     let mut domain: *mut fid_domain = ptr::null_mut();
-    assert_eq!(op!(fabric, ops.domain2, info.0, &mut domain, 0, context), 0);
+    assert_eq!(op!(fabric, ops.domain2(info.0, &mut domain, 0, context)), 0);
     let (eq, cq, av) = (eq(fabric, FI_WAIT_NONE), cq(domain, 0, 0), av(domain, 0, 0));
     assert_eq!(close(fabric), -FI_EBUSY);
     assert_eq!(close(domain), -FI_EBUSY);
@@ -145,12 +145,7 @@ fn objects_close_from_the_inside_out() {
     assert_eq!(bind(domain, eq, 0), 0);
     assert_eq!(close(cq), -FI_EBUSY);
     assert_eq!(close(av), -FI_EBUSY);
-    assert_eq!(close(ep), 0);
-    assert_eq!(close(cq), 0);
-    assert_eq!(close(av), 0);
-    assert_eq!(close(domain), 0);
-    assert_eq!(close(eq), 0);
-    assert_eq!(close(fabric), 0);
+    close_all!(ep, cq, av, domain, eq, fabric);
 }
 
 #[test]
@@ -161,8 +156,7 @@ fn what_is_open_is_named() {
     let found = loopback(FI_EP_RDM, |_| ());
     assert!(!found.fabric().fabric.is_null());
     assert!(!found.domain().domain.is_null());
-    assert_eq!(close(domain), 0);
-    assert_eq!(close(fabric), 0);
+    close_all!(domain, fabric);
 }
 
 #[test]
@@ -193,25 +187,25 @@ fn opening_checks_its_arguments() {
 
     let mut domain: *mut fid_domain = ptr::null_mut();
     assert_eq!(
-        op!(fabric, ops.domain, ptr::null_mut(), &mut domain, NONE),
+        op!(fabric, ops.domain(ptr::null_mut(), &mut domain, NONE)),
         -FI_EINVAL
     );
     assert_eq!(
-        op!(fabric, ops.domain, info.0, ptr::null_mut(), NONE),
+        op!(fabric, ops.domain(info.0, ptr::null_mut(), NONE)),
         -FI_EINVAL
     );
     assert_eq!(
-        op!(fabric, ops.domain2, info.0, &mut domain, FI_PEER, NONE),
+        op!(fabric, ops.domain2(info.0, &mut domain, FI_PEER, NONE)),
         -FI_EINVAL
     );
     let mut empty = fi_info::default();
     assert_eq!(
-        op!(fabric, ops.domain, &mut empty, &mut domain, NONE),
+        op!(fabric, ops.domain(&mut empty, &mut domain, NONE)),
         -FI_EINVAL
     );
     let mut set: *mut fid_wait = ptr::null_mut();
     assert_eq!(
-        op!(fabric, ops.wait_open, ptr::null_mut(), &mut set),
+        op!(fabric, ops.wait_open(ptr::null_mut(), &mut set)),
         -FI_EINVAL
     );
     assert_eq!(
@@ -232,15 +226,15 @@ fn a_domain_checks_what_it_opens() {
     let domain = domain(fabric, &info);
     let mut ep: *mut fid_ep = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.endpoint, ptr::null_mut(), &mut ep, NONE),
+        op!(domain, ops.endpoint(ptr::null_mut(), &mut ep, NONE)),
         -FI_EINVAL
     );
     assert_eq!(
-        op!(domain, ops.endpoint2, info.0, &mut ep, 1, NONE),
+        op!(domain, ops.endpoint2(info.0, &mut ep, 1, NONE)),
         -FI_ENOSYS
     );
     assert_eq!(
-        op!(domain, ops.scalable_ep, ptr::null_mut(), &mut ep, NONE),
+        op!(domain, ops.scalable_ep(ptr::null_mut(), &mut ep, NONE)),
         -FI_EINVAL
     );
     let mut stx = ptr::null_mut();
@@ -249,18 +243,18 @@ fn a_domain_checks_what_it_opens() {
         ..Default::default()
     };
     assert_eq!(
-        op!(domain, ops.stx_ctx, &mut attr, &mut stx, NONE),
+        op!(domain, ops.stx_ctx(&mut attr, &mut stx, NONE)),
         -FI_EINVAL
     );
     let mut set = ptr::null_mut();
     let mut attr = fi_poll_attr { flags: 1 };
     assert_eq!(
-        op!(domain, ops.poll_open, &mut attr, &mut set),
+        op!(domain, ops.poll_open(&mut attr, &mut set)),
         -FI_EBADFLAGS
     );
     let mut cq = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.cq_open, ptr::null_mut(), &mut cq, NONE),
+        op!(domain, ops.cq_open(ptr::null_mut(), &mut cq, NONE)),
         -FI_EINVAL
     );
     let mut attr = fi_cq_attr {
@@ -268,12 +262,12 @@ fn a_domain_checks_what_it_opens() {
         ..Default::default()
     };
     assert_eq!(
-        op!(domain, ops.cq_open, &mut attr, &mut cq, NONE),
+        op!(domain, ops.cq_open(&mut attr, &mut cq, NONE)),
         -FI_EINVAL
     );
     let mut av = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.av_open, ptr::null_mut(), &mut av, NONE),
+        op!(domain, ops.av_open(ptr::null_mut(), &mut av, NONE)),
         -FI_EINVAL
     );
     let mut attr = fi_av_attr {
@@ -281,30 +275,30 @@ fn a_domain_checks_what_it_opens() {
         ..Default::default()
     };
     assert_eq!(
-        op!(domain, ops.av_open, &mut attr, &mut av, NONE),
+        op!(domain, ops.av_open(&mut attr, &mut av, NONE)),
         -FI_EINVAL
     );
     attr.type_ = FI_AV_MAP;
     attr.name = c"a/b".as_ptr();
     assert_eq!(
-        op!(domain, ops.av_open, &mut attr, &mut av, NONE),
+        op!(domain, ops.av_open(&mut attr, &mut av, NONE)),
         -FI_EINVAL
     );
     attr.name = ptr::null();
     attr.flags = FI_READ;
     assert_eq!(
-        op!(domain, ops.av_open, &mut attr, &mut av, NONE),
+        op!(domain, ops.av_open(&mut attr, &mut av, NONE)),
         -FI_EINVAL,
         "without a name"
     );
     attr.flags = 1;
     assert_eq!(
-        op!(domain, ops.av_open, &mut attr, &mut av, NONE),
+        op!(domain, ops.av_open(&mut attr, &mut av, NONE)),
         -FI_EINVAL
     );
     let mut cntr = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.cntr_open, ptr::null_mut(), &mut cntr, NONE),
+        op!(domain, ops.cntr_open(ptr::null_mut(), &mut cntr, NONE)),
         -FI_EINVAL
     );
     let mut attr = fi_cntr_attr {
@@ -312,25 +306,20 @@ fn a_domain_checks_what_it_opens() {
         ..Default::default()
     };
     assert_eq!(
-        op!(domain, ops.cntr_open, &mut attr, &mut cntr, NONE),
+        op!(domain, ops.cntr_open(&mut attr, &mut cntr, NONE)),
         -FI_EINVAL
     );
     let query = |datatype, op, flags| {
         op!(
             domain,
-            ops.query_atomic,
-            datatype,
-            op,
-            ptr::null_mut(),
-            flags
+            ops.query_atomic(datatype, op, ptr::null_mut(), flags)
         )
     };
     assert_eq!(query(0, 0, 0), 0);
     assert_eq!(query(99, 0, 0), -FI_EOPNOTSUPP);
     assert_eq!(query(FI_DOUBLE, FI_BOR, 0), -FI_EOPNOTSUPP);
     assert_eq!(query(0, 0, FI_COMPARE_ATOMIC), -FI_EOPNOTSUPP);
-    assert_eq!(close(domain), 0);
-    assert_eq!(close(fabric), 0);
+    close_all!(domain, fabric);
 }
 
 #[test]
@@ -354,7 +343,7 @@ fn an_endpoint_checks_what_it_is_given() {
     assert_eq!(bind(domain, cq, 0), -FI_EINVAL);
     assert_eq!(control(ep, 99, NONE), -FI_ENOSYS);
     assert_eq!(control(ep, FI_ALIAS, NONE), -FI_EINVAL);
-    let early = op!(ep, msg.send, c"x".as_ptr().cast(), 1, NONE, 0, NONE);
+    let early = op!(ep, msg.send(c"x".as_ptr().cast(), 1, NONE, 0, NONE));
     assert_eq!(early, -FI_EOPBADSTATE as isize);
     assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
     assert_eq!(bind(ep, av, 0), 0);
@@ -362,56 +351,44 @@ fn an_endpoint_checks_what_it_is_given() {
     let myself = insert(av, &name(unsafe { (*ep).cm }, ep.cast()));
     let invalid = -FI_EINVAL as isize;
     assert_eq!(
-        op!(ep, msg.send, ptr::null(), 1, NONE, myself, NONE),
+        op!(ep, msg.send(ptr::null(), 1, NONE, myself, NONE)),
         invalid
     );
     assert_eq!(
-        op!(ep, msg.sendv, ptr::null(), ptr::null_mut(), 1, myself, NONE),
+        op!(ep, msg.sendv(ptr::null(), ptr::null_mut(), 1, myself, NONE)),
         invalid
     );
-    assert_eq!(op!(ep, msg.sendmsg, ptr::null(), 0), invalid);
-    assert_eq!(op!(ep, msg.recvmsg, ptr::null(), 0), invalid);
-    assert_eq!(op!(ep, tagged.sendmsg, ptr::null(), 0), invalid);
-    assert_eq!(op!(ep, tagged.recvmsg, ptr::null(), 0), invalid);
+    assert_eq!(op!(ep, msg.sendmsg(ptr::null(), 0)), invalid);
+    assert_eq!(op!(ep, msg.recvmsg(ptr::null(), 0)), invalid);
+    assert_eq!(op!(ep, tagged.sendmsg(ptr::null(), 0)), invalid);
+    assert_eq!(op!(ep, tagged.recvmsg(ptr::null(), 0)), invalid);
     let iov = [iovec::default(); 5];
     assert_eq!(
         op!(
             ep,
-            msg.sendv,
-            iov.as_ptr(),
-            ptr::null_mut(),
-            5,
-            myself,
-            NONE
+            msg.sendv(iov.as_ptr(), ptr::null_mut(), 5, myself, NONE)
         ),
         invalid
     );
     let big = vec![0_u8; info.tx().inject_size + 1];
-    let sent = op!(ep, msg.inject, big.as_ptr().cast(), big.len(), myself);
+    let sent = op!(ep, msg.inject(big.as_ptr().cast(), big.len(), myself));
     assert_eq!(sent, -FI_EMSGSIZE as isize);
-    let nobody = op!(ep, msg.inject, big.as_ptr().cast(), 1, 77);
+    let nobody = op!(ep, msg.inject(big.as_ptr().cast(), 1, 77));
     assert_eq!(nobody, invalid);
     let rma = op!(
         ep,
-        rma.write,
-        big.as_ptr().cast(),
-        1,
-        NONE,
-        myself,
-        0,
-        0,
-        NONE
+        rma.write(big.as_ptr().cast(), 1, NONE, myself, 0, 0, NONE)
     );
     assert_eq!(rma, -FI_ENOSYS as isize);
     let null = ptr::null_mut();
-    assert_eq!(op!(cq, ops.read, null, 1), invalid);
-    assert_eq!(op!(cq, ops.readfrom, null, 1, ptr::null_mut()), invalid);
-    assert_eq!(op!(cq, ops.sread, null, 1, ptr::null(), 0), invalid);
-    assert_eq!(op!(cq, ops.readerr, ptr::null_mut(), 0), invalid);
-    assert_eq!(op!(fabric, ops.trywait, ptr::null_mut(), 1), -FI_EINVAL);
-    assert_eq!(op!(fabric, ops.trywait, ptr::null_mut(), -1), -FI_EINVAL);
+    assert_eq!(op!(cq, ops.read(null, 1)), invalid);
+    assert_eq!(op!(cq, ops.readfrom(null, 1, ptr::null_mut())), invalid);
+    assert_eq!(op!(cq, ops.sread(null, 1, ptr::null(), 0)), invalid);
+    assert_eq!(op!(cq, ops.readerr(ptr::null_mut(), 0)), invalid);
+    assert_eq!(op!(fabric, ops.trywait(ptr::null_mut(), 1)), -FI_EINVAL);
+    assert_eq!(op!(fabric, ops.trywait(ptr::null_mut(), -1)), -FI_EINVAL);
     let mut fids = [ep.cast::<fid>()];
-    assert_eq!(op!(fabric, ops.trywait, fids.as_mut_ptr(), 1), -FI_EINVAL);
+    assert_eq!(op!(fabric, ops.trywait(fids.as_mut_ptr(), 1)), -FI_EINVAL);
     let fids = [
         ep.cast::<fid>(),
         cq.cast(),
@@ -430,7 +407,7 @@ fn event_queues_check_and_keep_order() {
     let fabric = fabric(&info);
     let queue = eq(fabric, FI_WAIT_FD);
     let mut fids = [queue.cast::<fid>()];
-    assert_eq!(op!(fabric, ops.trywait, fids.as_mut_ptr(), 1), 0);
+    assert_eq!(op!(fabric, ops.trywait(fids.as_mut_ptr(), 1)), 0);
     let mut fd = -1;
     assert_eq!(control(queue, FI_GETWAIT, &mut fd), 0);
     assert!(fd >= 0);
@@ -441,11 +418,11 @@ fn event_queues_check_and_keep_order() {
     let buf = ptr::from_mut(&mut entry).cast::<c_void>();
     for data in 0..2 {
         unsafe { (*buf.cast::<fi_eq_entry>()).data = data };
-        assert_eq!(op!(queue, ops.write, FI_NOTIFY, buf, 24, 0), 24);
+        assert_eq!(op!(queue, ops.write(FI_NOTIFY, buf, 24, 0)), 24);
     }
-    assert_eq!(op!(fabric, ops.trywait, fids.as_mut_ptr(), 1), -FI_EAGAIN);
+    assert_eq!(op!(fabric, ops.trywait(fids.as_mut_ptr(), 1)), -FI_EAGAIN);
     let mut event = 9;
-    let mut read = |len, flags| op!(queue, ops.read, &mut event, buf, len, flags);
+    let mut read = |len, flags| op!(queue, ops.read(&mut event, buf, len, flags));
     assert_eq!(read(8, 0), -FI_ETOOSMALL as isize);
     assert_eq!(read(24, 1), -FI_EBADFLAGS as isize);
     assert_eq!(read(24, FI_PEEK), 24);
@@ -455,18 +432,18 @@ fn event_queues_check_and_keep_order() {
     assert_eq!(unsafe { (*buf.cast::<fi_eq_entry>()).data }, 1);
     assert_eq!(read(24, 0), -FI_EAGAIN as isize);
     assert_eq!(event, FI_NOTIFY);
-    let null = op!(queue, ops.read, &mut event, NONE, 24, 0);
+    let null = op!(queue, ops.read(&mut event, NONE, 24, 0));
     assert_eq!(null, -FI_EAGAIN as isize, "the entry may be left out");
     assert_eq!(
-        op!(queue, ops.readerr, ptr::null_mut(), 0),
+        op!(queue, ops.readerr(ptr::null_mut(), 0)),
         -FI_EINVAL as isize
     );
-    let waited = op!(queue, ops.sread, &mut event, buf, 24, 10, 0);
+    let waited = op!(queue, ops.sread(&mut event, buf, 24, 10, 0));
     assert_eq!(waited, -FI_EAGAIN as isize);
     assert_eq!(close(queue), 0);
     let mut queue: *mut fid_eq = ptr::null_mut();
     assert_eq!(
-        op!(fabric, ops.eq_open, ptr::null_mut(), &mut queue, NONE),
+        op!(fabric, ops.eq_open(ptr::null_mut(), &mut queue, NONE)),
         -FI_EINVAL
     );
     let mut attr = fi_eq_attr {
@@ -474,7 +451,7 @@ fn event_queues_check_and_keep_order() {
         ..Default::default()
     };
     assert_eq!(
-        op!(fabric, ops.eq_open, &mut attr, &mut queue, NONE),
+        op!(fabric, ops.eq_open(&mut attr, &mut queue, NONE)),
         -FI_EINVAL
     );
     assert_eq!(close(fabric), 0);

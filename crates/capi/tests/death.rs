@@ -122,14 +122,14 @@ fn wait_for_failure(way: &str, cq: Any<fid_cq>, counter: Any<fid_cntr>) {
     let entry = ptr::from_mut(&mut entry).cast::<c_void>();
     match way {
         "cq" => {
-            let read = op!(cq.0, ops.sread, entry, 1, ptr::null(), -1);
+            let read = op!(cq.0, ops.sread(entry, 1, ptr::null(), -1));
             assert_eq!(read, -FI_EAVAIL as isize);
         }
-        _ => assert_eq!(op!(counter.0, ops.wait, u64::MAX, -1), -FI_EAVAIL),
+        _ => assert_eq!(op!(counter.0, ops.wait(u64::MAX, -1)), -FI_EAVAIL),
     }
     let mut error = fi_cq_err_entry::default();
-    assert_eq!(op!(cq.0, ops.readerr, &mut error, 0), 1);
-    assert_eq!(op!(counter.0, ops.readerr), 1);
+    assert_eq!(op!(cq.0, ops.readerr(&mut error, 0)), 1);
+    assert_eq!(op!(counter.0, ops.readerr()), 1);
 }
 
 /// An endpoint for reliable datagrams.
@@ -151,7 +151,7 @@ fn a_receive_from_a_killed_peer_fails_while_asleep() {
         let to = insert(av, &address);
         let own = name(unsafe { (*ep).cm }, ep.cast());
         let text = own.as_ptr().cast();
-        post(cq, || op!(ep, msg.send, text, own.len(), NONE, to, NONE));
+        post(cq, || op!(ep, msg.send(text, own.len(), NONE, to, NONE)));
         let _: fi_cq_entry = completion(cq);
         sleep_for_ever()
     }
@@ -166,7 +166,7 @@ fn a_receive_from_a_killed_peer_fails_while_asleep() {
         let address = name(unsafe { (*ep).cm }, ep.cast());
         let mut own = [0_u8; 256];
         let buf = own.as_mut_ptr().cast::<c_void>();
-        assert_eq!(op!(ep, msg.recv, buf, 256, NONE, FI_ADDR_UNSPEC, NONE), 0);
+        assert_eq!(op!(ep, msg.recv(buf, 256, NONE, FI_ADDR_UNSPEC, NONE)), 0);
         let child = other_process(
             "a_receive_from_a_killed_peer_fails_while_asleep",
             provider.to_str().unwrap(),
@@ -174,24 +174,22 @@ fn a_receive_from_a_killed_peer_fails_while_asleep() {
         );
         let _: fi_cq_entry = completion(cq);
         let peer = insert(av, &own);
-        assert_eq!(op!(ep, msg.recv, buf, 256, NONE, peer, NONE), 0);
+        assert_eq!(op!(ep, msg.recv(buf, 256, NONE, peer, NONE)), 0);
         let what = format!("{provider:?}, {way}");
         let (queue, values) = (Any(cq), Any(counter));
         killed_while(child, &what, move || wait_for_failure(way, queue, values));
         // Nor does it take long with the next operation for that peer.
         let start = Instant::now();
         let text = address.as_ptr().cast();
-        post(cq, || op!(ep, msg.send, text, 8, NONE, peer, NONE));
+        post(cq, || op!(ep, msg.send(text, 8, NONE, peer, NONE)));
         let mut entry = fi_cq_entry::default();
         let entry = ptr::from_mut(&mut entry).cast::<c_void>();
-        let read = op!(cq, ops.sread, entry, 1, ptr::null(), -1);
+        let read = op!(cq, ops.sread(entry, 1, ptr::null(), -1));
         assert_eq!(read, -FI_EAVAIL as isize);
         assert!(start.elapsed() < BOUND, "{what}: {:?}", start.elapsed());
         let mut error = fi_cq_err_entry::default();
-        assert_eq!(op!(cq, ops.readerr, &mut error, 0), 1);
-        assert_eq!(close(ep), 0);
-        assert_eq!(close(counter), 0);
-        assert_eq!(close(cq), 0);
+        assert_eq!(op!(cq, ops.readerr(&mut error, 0)), 1);
+        close_all!(ep, counter, cq);
     }
 }
 
@@ -212,7 +210,7 @@ fn event(eq: *mut fid_eq) -> (u32, CmEntry) {
     let mut event = 0;
     let buf = ptr::from_mut(&mut entry).cast::<c_void>();
     let size = size_of::<CmEntry>();
-    let read = op!(eq, ops.sread, &mut event, buf, size, -1, 0);
+    let read = op!(eq, ops.sread(&mut event, buf, size, -1, 0));
     assert!(read > 0, "{read}");
     (event, entry)
 }
@@ -230,7 +228,7 @@ fn a_connection_with_a_killed_peer_ends_while_asleep() {
         assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
         assert_eq!(enable(ep), 0);
         let to = address.as_ptr().cast();
-        assert_eq!(op!(ep, cm.connect, to, ptr::null(), 0), 0);
+        assert_eq!(op!(ep, cm.connect(to, ptr::null(), 0)), 0);
         let _connected = event(eq);
         sleep_for_ever()
     }
@@ -239,9 +237,9 @@ fn a_connection_with_a_killed_peer_ends_while_asleep() {
         let fabric = fabric(&info);
         let eq = eq(fabric, FI_WAIT_UNSPEC);
         let mut pep: *mut fid_pep = ptr::null_mut();
-        assert_eq!(op!(fabric, ops.passive_ep, info.0, &mut pep, NONE), 0);
+        assert_eq!(op!(fabric, ops.passive_ep(info.0, &mut pep, NONE)), 0);
         assert_eq!(bind(pep, eq, 0), 0);
-        assert_eq!(op!(pep, cm.listen), 0);
+        assert_eq!(op!(pep, cm.listen()), 0);
         let address = name(unsafe { (*pep).cm }, pep.cast());
         let child = other_process(
             "a_connection_with_a_killed_peer_ends_while_asleep",
@@ -259,20 +257,16 @@ fn a_connection_with_a_killed_peer_ends_while_asleep() {
         assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
         assert_eq!(bind(ep, counter, FI_RECV), 0);
         assert_eq!(enable(ep), 0);
-        assert_eq!(op!(ep, cm.accept, ptr::null(), 0), 0);
+        assert_eq!(op!(ep, cm.accept(ptr::null(), 0)), 0);
         assert_eq!(event(eq).0, FI_CONNECTED);
         let mut got = [0_u8; 8];
         let buf = got.as_mut_ptr().cast::<c_void>();
-        assert_eq!(op!(ep, msg.recv, buf, 8, NONE, FI_ADDR_UNSPEC, NONE), 0);
+        assert_eq!(op!(ep, msg.recv(buf, 8, NONE, FI_ADDR_UNSPEC, NONE)), 0);
         let (queue, values, events) = (Any(cq), Any(counter), Any(eq));
         killed_while(child, way, move || match way {
             "eq" => assert_eq!(event({ events }.0).0, FI_SHUTDOWN),
             _ => wait_for_failure(way, queue, values),
         });
-        assert_eq!(close(ep), 0);
-        assert_eq!(close(pep), 0);
-        assert_eq!(close(counter), 0);
-        assert_eq!(close(cq), 0);
-        assert_eq!(close(eq), 0);
+        close_all!(ep, pep, counter, cq, eq);
     }
 }

@@ -118,15 +118,12 @@ fn its_objects_do_what_the_library_s_do() {
     let mut room = [0_u8; 4];
     let buf = room.as_mut_ptr().cast::<c_void>();
     let any = FI_ADDR_UNSPEC;
-    assert_eq!(op!(b, tagged.recv, buf, 4, NONE, any, 7, 0, NONE), 0);
+    assert_eq!(op!(b, tagged.recv(buf, 4, NONE, any, 7, 0, NONE)), 0);
     let text = b"four".as_ptr().cast();
-    post(cq, || op!(a, tagged.inject, text, 4, to, 7));
+    post(cq, || op!(a, tagged.inject(text, 4, to, 7)));
     let done: fi_cq_tagged_entry = completion(cq);
     assert_eq!((done.len, done.tag, &room), (4, 7, b"four"));
-    for code in [close(a), close(b), close(av), close(cq)] {
-        assert_eq!(code, 0);
-    }
-    assert_eq!((close(domain), close(fabric)), (0, 0));
+    close_all!(a, b, av, cq, domain, fabric);
 
     let mut nothing = ptr::null_mut();
     assert_eq!(

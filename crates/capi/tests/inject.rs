@@ -78,19 +78,11 @@ impl Run {
         let ep = self.pair.eps[0];
         let no = ptr::null_mut();
         post(self.pair.cq, || match kind {
-            0 => op!(ep, atomic.writemsg, &msg, flags),
-            1 => op!(ep, atomic.readwritemsg, &msg, &mut results, no, 1, flags),
+            0 => op!(ep, atomic.writemsg(&msg, flags)),
+            1 => op!(ep, atomic.readwritemsg(&msg, &mut results, no, 1, flags)),
             _ => op!(
                 ep,
-                atomic.compwritemsg,
-                &msg,
-                &compares,
-                no,
-                1,
-                &mut results,
-                no,
-                1,
-                flags
+                atomic.compwritemsg(&msg, &compares, no, 1, &mut results, no, 1, flags)
             ),
         });
         for word in [&mut operand, &mut compare] {
@@ -125,7 +117,7 @@ fn triggered_operands_are_copied(provider: &CStr) {
     run.atomic(2, FI_CSWAP, [7, 0], flags, &mut first, context);
     run.atomic(1, FI_SUM, [3, 0], flags, &mut second, context);
     assert_eq!(run.word(), 0);
-    assert_eq!(op!(go, ops.add, 1), 0);
+    assert_eq!(op!(go, ops.add(1)), 0);
     run.done();
     run.done();
     assert_eq!((first, second, run.word()), (0, 7, 10));
@@ -170,7 +162,7 @@ fn what_is_too_long_to_be_copied_is_refused() {
         ..Default::default()
     };
     let (ep, no, mut result) = (run.pair.eps[0], ptr::null_mut(), part);
-    let code = op!(ep, atomic.readwritemsg, &msg, &mut result, no, 1, FI_INJECT);
+    let code = op!(ep, atomic.readwritemsg(&msg, &mut result, no, 1, FI_INJECT));
     assert_eq!(code, -FI_EMSGSIZE as isize);
     run.close();
 }

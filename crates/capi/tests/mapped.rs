@@ -46,10 +46,10 @@ impl Two {
         let into = room.as_mut_ptr().cast();
         let from = text.as_ptr().cast();
         post(self.far.cq, || {
-            op!(far, msg.recv, into, 8, none, FI_ADDR_UNSPEC, none)
+            op!(far, msg.recv(into, 8, none, FI_ADDR_UNSPEC, none))
         });
         post(self.near.cq, || {
-            op!(near, msg.send, from, 8, none, self.to, none)
+            op!(near, msg.send(from, 8, none, self.to, none))
         });
         let mut left = 2;
         until("the message", || {
@@ -68,7 +68,7 @@ impl Two {
         while polls < 1000 || Instant::now() < end {
             polls += 1;
             for side in [&self.near, &self.far] {
-                op!(side.cq, ops.read, ptr::null_mut(), 0);
+                op!(side.cq, ops.read(ptr::null_mut(), 0));
             }
         }
     }
@@ -135,19 +135,19 @@ fn every_operation(two: &Two, memory: &Memory, region: Region) {
         let text: Vec<u8> = (0..len).map(|i| (i * 7 + at) as u8).collect();
         let from = text.as_ptr().cast();
         let addr = region.base + at as u64;
-        assert_eq!(op!(ep, rma.write, from, len, none, to, addr, key, seven), 0);
+        assert_eq!(op!(ep, rma.write(from, len, none, to, addr, key, seven)), 0);
         two.alone("a write");
         assert!(memory.bytes(at, len) == text);
         let mut room = vec![0_u8; len];
         let into = room.as_mut_ptr().cast();
-        assert_eq!(op!(ep, rma.read, into, len, none, to, addr, key, seven), 0);
+        assert_eq!(op!(ep, rma.read(into, len, none, to, addr, key, seven)), 0);
         two.alone("a read");
         assert!(room == text);
     }
     let at = region.base + 17;
     let text = [3_u8; 16];
     let from = text.as_ptr().cast();
-    assert_eq!(op!(ep, rma.inject, from, 16, to, at, key), 0);
+    assert_eq!(op!(ep, rma.inject(from, 16, to, at, key)), 0);
     assert_eq!(memory.bytes(17, 16), text);
     two.write(region, 64, &text);
     two.alone("delivered");
@@ -166,16 +166,7 @@ fn atomics(two: &Two, memory: &Memory, region: Region) {
     let (kind, op) = (FI_UINT64, FI_ATOMIC_WRITE);
     let code = op!(
         ep,
-        atomic.write,
-        give,
-        1,
-        none,
-        to,
-        at,
-        key,
-        kind,
-        op,
-        seven
+        atomic.write(give, 1, none, to, at, key, kind, op, seven)
     );
     assert_eq!(code, 0);
     two.alone("an atomic");
@@ -183,18 +174,7 @@ fn atomics(two: &Two, memory: &Memory, region: Region) {
     unsafe { give.cast::<u64>().write(2) };
     let code = op!(
         ep,
-        atomic.readwrite,
-        give,
-        1,
-        none,
-        into,
-        none,
-        to,
-        at,
-        key,
-        kind,
-        FI_SUM,
-        seven
+        atomic.readwrite(give, 1, none, into, none, to, at, key, kind, FI_SUM, seven)
     );
     assert_eq!(code, 0);
     two.alone("an atomic that fetches");
@@ -203,20 +183,9 @@ fn atomics(two: &Two, memory: &Memory, region: Region) {
         unsafe { with.cast::<u64>().write(expected) };
         let code = op!(
             ep,
-            atomic.compwrite,
-            give,
-            1,
-            none,
-            with,
-            none,
-            into,
-            none,
-            to,
-            at,
-            key,
-            kind,
-            FI_CSWAP,
-            seven
+            atomic.compwrite(
+                give, 1, none, with, none, into, none, to, at, key, kind, FI_CSWAP, seven
+            )
         );
         assert_eq!(code, 0);
         two.alone("an atomic that compares");
@@ -303,9 +272,8 @@ fn a_refreshed_region_is_what_is_there_now() {
     assert_eq!(control(counted.mr, FI_REFRESH, ptr::null_mut::<u8>()), 0);
     two.rest();
     assert!(!two.reaches(counted, &memory, &[5; 8]));
-    assert_eq!(op!(counter, ops.read), 1);
-    assert_eq!(close(counted.mr), 0);
-    assert_eq!(close(counter), 0);
+    assert_eq!(op!(counter, ops.read()), 1);
+    close_all!(counted.mr, counter);
 }
 
 /// What no program may do: the peers go on in the memory, which nobody sees, and nothing fails.

@@ -41,7 +41,7 @@ fn event(eq: *mut fid_eq, flags: u64) -> (u32, CmEntry, usize) {
     let mut event = 99;
     let buf = ptr::from_mut(&mut entry).cast::<c_void>();
     let size = size_of::<CmEntry>();
-    let read = op!(eq, ops.sread, &mut event, buf, size, 60_000, flags);
+    let read = op!(eq, ops.sread(&mut event, buf, size, 60_000, flags));
     assert!(read > 0, "event: {read}");
     (event, entry, read.unsigned_abs())
 }
@@ -90,14 +90,14 @@ impl Drop for Side {
 fn listen(server: &Side, info: &Info) -> (*mut fid_pep, Vec<u8>) {
     let mut pep = ptr::null_mut();
     assert_eq!(
-        op!(server.fabric, ops.passive_ep, info.0, &mut pep, NONE),
+        op!(server.fabric, ops.passive_ep(info.0, &mut pep, NONE)),
         0
     );
-    assert_eq!(op!(pep, cm.listen), -FI_ENOEQ);
+    assert_eq!(op!(pep, cm.listen()), -FI_ENOEQ);
     assert_eq!(bind(pep, server.eq, 0), 0);
     let mut backlog: c_int = 7;
     assert_eq!(control(pep, FI_BACKLOG, &mut backlog), 0);
-    assert_eq!(op!(pep, cm.listen), 0);
+    assert_eq!(op!(pep, cm.listen()), 0);
     let addr = name(unsafe { (*pep).cm }, pep.cast());
     (pep, addr)
 }
@@ -107,7 +107,7 @@ fn connect(ep: *mut fid_ep, addr: &[u8], data: &[u8]) -> c_int {
         addr.as_ptr().cast::<c_void>(),
         data.as_ptr().cast::<c_void>(),
     );
-    op!(ep, cm.connect, to, param, data.len())
+    op!(ep, cm.connect(to, param, data.len()))
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn connect_accept_send_and_shut_down() {
     let handle = offered.get().handle;
     assert_eq!(unsafe { (*handle).fclass }, FI_CLASS_CONNREQ);
     let passive = server.endpoint(&offered);
-    assert_eq!(op!(passive, cm.accept, b"welcome".as_ptr().cast(), 7), 0);
+    assert_eq!(op!(passive, cm.accept(b"welcome".as_ptr().cast(), 7)), 0);
 
     let (code, entry, size) = event(client.eq, 0);
     assert_eq!(
@@ -141,10 +141,10 @@ fn connect_accept_send_and_shut_down() {
     assert_eq!((code, entry.fid), (FI_CONNECTED, passive.cast()));
 
     // The request is used up: its handle is no handle any more.
-    let reject = op!(pep, cm.reject, handle, ptr::null(), 0);
+    let reject = op!(pep, cm.reject(handle, ptr::null(), 0));
     assert_eq!(reject, -FI_EINVAL);
     let mut again: *mut fid_ep = ptr::null_mut();
-    let code = op!(server.domain, ops.endpoint, offered.0, &mut again, NONE);
+    let code = op!(server.domain, ops.endpoint(offered.0, &mut again, NONE));
     assert_eq!(code, -FI_EINVAL);
 
     let mut peer = [0_u8; 32];
@@ -152,9 +152,7 @@ fn connect_accept_send_and_shut_down() {
     assert_eq!(
         op!(
             passive,
-            cm.getpeer,
-            peer.as_mut_ptr().cast::<c_void>(),
-            &mut len
+            cm.getpeer(peer.as_mut_ptr().cast::<c_void>(), &mut len)
         ),
         0
     );
@@ -162,18 +160,18 @@ fn connect_accept_send_and_shut_down() {
 
     let mut got = [0_u8; 4];
     let buf = got.as_mut_ptr().cast::<c_void>();
-    assert_eq!(op!(passive, msg.recv, buf, 4, NONE, 0, NONE), 0);
+    assert_eq!(op!(passive, msg.recv(buf, 4, NONE, 0, NONE)), 0);
     post(client.cq, || {
-        op!(active, msg.send, b"four".as_ptr().cast(), 4, NONE, 0, NONE)
+        op!(active, msg.send(b"four".as_ptr().cast(), 4, NONE, 0, NONE))
     });
     let drive = || {
-        let _progress = op!(client.cq, ops.read, NONE, 0);
+        let _progress = op!(client.cq, ops.read(NONE, 0));
     };
     let entry: fi_cq_msg_entry = completion_with(server.cq, drive);
     assert_eq!(entry.len, 4);
     assert_eq!(&got, b"four");
 
-    assert_eq!(op!(active, cm.shutdown, 0), 0);
+    assert_eq!(op!(active, cm.shutdown(0)), 0);
     let (code, entry, _) = event(server.eq, 0);
     assert_eq!((code, entry.fid), (FI_SHUTDOWN, passive.cast()));
     for ep in [active, passive] {
@@ -195,20 +193,15 @@ fn a_rejection_carries_data() {
         let offered = Info(request.info);
         let no = b"no".as_ptr().cast::<c_void>();
         let handle = offered.get().handle;
-        assert_eq!(op!(pep, cm.reject, handle, no, 2), 0);
-        assert_eq!(op!(pep, cm.reject, handle, no, 2), -FI_EINVAL);
+        assert_eq!(op!(pep, cm.reject(handle, no, 2)), 0);
+        assert_eq!(op!(pep, cm.reject(handle, no, 2)), -FI_EINVAL);
 
         let mut entry = CmEntry::default();
         let mut event = 0;
         let buf = ptr::from_mut(&mut entry).cast::<c_void>();
         let read = op!(
             client.eq,
-            ops.sread,
-            &mut event,
-            buf,
-            size_of::<CmEntry>(),
-            60_000,
-            0
+            ops.sread(&mut event, buf, size_of::<CmEntry>(), 60_000, 0)
         );
         assert_eq!(read, -FI_EAVAIL as isize);
         let mut data = [0_u8; 16];
@@ -217,10 +210,10 @@ fn a_rejection_carries_data() {
             err_data_size: room,
             ..Default::default()
         };
-        assert_eq!(op!(client.eq, ops.readerr, &mut error, FI_PEEK), 48);
+        assert_eq!(op!(client.eq, ops.readerr(&mut error, FI_PEEK)), 48);
         error.err_data = data.as_mut_ptr().cast();
         error.err_data_size = room;
-        assert_eq!(op!(client.eq, ops.readerr, &mut error, 0), 48);
+        assert_eq!(op!(client.eq, ops.readerr(&mut error, 0)), 48);
         assert_eq!((error.err, error.fid), (FI_ECONNREFUSED, ep.cast()));
         assert_eq!(error.err_data_size, 2);
         let told = unsafe { core::slice::from_raw_parts(error.err_data.cast::<u8>(), 2) };
@@ -246,10 +239,10 @@ fn events_go_with_their_endpoint() {
     let mut event = 0;
     let buf = ptr::from_mut(&mut entry).cast::<c_void>();
     let size = size_of::<CmEntry>();
-    let read = op!(server.eq, ops.read, &mut event, buf, size, 0);
+    let read = op!(server.eq, ops.read(&mut event, buf, size, 0));
     assert_eq!(read, -FI_EAGAIN as isize);
     assert_eq!(close(active), 0);
-    let read = op!(client.eq, ops.read, &mut event, buf, size, 0);
+    let read = op!(client.eq, ops.read(&mut event, buf, size, 0));
     assert_eq!(read, -FI_EAGAIN as isize);
 
     // The next request has an info of its own.
@@ -259,10 +252,9 @@ fn events_go_with_their_endpoint() {
     let (code, request, _) = self::event(server.eq, 0);
     assert_eq!((code, request.fid), (FI_CONNREQ, pep.cast()));
     let offered = Info(request.info);
-    assert_eq!(op!(pep, cm.reject, stale, ptr::null(), 0), -FI_EINVAL);
-    assert_eq!(op!(pep, cm.reject, offered.get().handle, ptr::null(), 0), 0);
-    assert_eq!(close(pep), 0);
-    assert_eq!(close(active), 0);
+    assert_eq!(op!(pep, cm.reject(stale, ptr::null(), 0)), -FI_EINVAL);
+    assert_eq!(op!(pep, cm.reject(offered.get().handle, ptr::null(), 0)), 0);
+    close_all!(pep, active);
 }
 
 #[test]
@@ -272,14 +264,14 @@ fn connections_refuse_bad_input() {
     let ep = client.endpoint(&info);
     let to = sockaddr([127, 0, 0, 1], 9);
     let addr = to.as_ptr().cast::<c_void>();
-    assert_eq!(op!(ep, cm.connect, ptr::null(), ptr::null(), 0), -FI_EINVAL);
-    assert_eq!(op!(ep, cm.connect, addr, ptr::null(), 4), -FI_EINVAL);
+    assert_eq!(op!(ep, cm.connect(ptr::null(), ptr::null(), 0)), -FI_EINVAL);
+    assert_eq!(op!(ep, cm.connect(addr, ptr::null(), 4)), -FI_EINVAL);
     assert_eq!(connect(ep, &to, &[0; 257]), -FI_EINVAL);
-    assert_eq!(op!(ep, cm.accept, ptr::null(), 0), -FI_EINVAL);
-    assert_eq!(op!(ep, cm.getpeer, NONE, ptr::null_mut()), -FI_EINVAL);
+    assert_eq!(op!(ep, cm.accept(ptr::null(), 0)), -FI_EINVAL);
+    assert_eq!(op!(ep, cm.getpeer(NONE, ptr::null_mut())), -FI_EINVAL);
     let mut len = 32;
     let mut peer = [0_u8; 32];
-    let code = op!(ep, cm.getpeer, peer.as_mut_ptr().cast::<c_void>(), &mut len);
+    let code = op!(ep, cm.getpeer(peer.as_mut_ptr().cast::<c_void>(), &mut len));
     assert_eq!(code, -FI_ENOTCONN);
     let ops = unsafe { &*(*ep).cm };
     assert_eq!(unsafe { ops.listen.unwrap()(ep.cast()) }, -FI_ENOSYS);
@@ -293,7 +285,7 @@ fn connections_refuse_bad_input() {
     let (pep, _) = {
         let mut pep: *mut fid_pep = ptr::null_mut();
         assert_eq!(
-            op!(client.fabric, ops.passive_ep, info.0, &mut pep, NONE),
+            op!(client.fabric, ops.passive_ep(info.0, &mut pep, NONE)),
             0
         );
         (pep, ())
@@ -307,10 +299,10 @@ fn connections_refuse_bad_input() {
     );
     assert_eq!(control(pep, 99, ptr::null_mut::<c_int>()), -FI_ENOSYS);
     assert_eq!(
-        op!(pep, cm.reject, ptr::null_mut(), ptr::null(), 0),
+        op!(pep, cm.reject(ptr::null_mut(), ptr::null(), 0)),
         -FI_EINVAL
     );
-    assert_eq!(op!(pep, cm.reject, pep.cast(), ptr::null(), 0), -FI_EINVAL);
+    assert_eq!(op!(pep, cm.reject(pep.cast(), ptr::null(), 0)), -FI_EINVAL);
     assert_eq!(close(pep), 0);
 }
 
@@ -321,7 +313,7 @@ fn a_passive_endpoint_leaves_its_address_to_an_active_one() {
     let (pep, addr) = listen(&server, &info);
     let mut donor: *mut fid_pep = ptr::null_mut();
     assert_eq!(
-        op!(client.fabric, ops.passive_ep, info.0, &mut donor, NONE),
+        op!(client.fabric, ops.passive_ep(info.0, &mut donor, NONE)),
         0
     );
     let own = name(unsafe { (*donor).cm }, donor.cast());
@@ -335,7 +327,7 @@ fn a_passive_endpoint_leaves_its_address_to_an_active_one() {
     assert_eq!(code, FI_CONNREQ);
     let offered = Info(request.info);
     let passive = server.endpoint(&offered);
-    assert_eq!(op!(passive, cm.accept, ptr::null(), 0), 0);
+    assert_eq!(op!(passive, cm.accept(ptr::null(), 0)), 0);
     assert_eq!(event(client.eq, 0).0, FI_CONNECTED);
     assert_eq!(name(unsafe { (*ep).cm }, ep.cast()), own);
     for ep in [ep, passive] {

@@ -77,7 +77,7 @@ impl Side {
     /// Whether an operation has completed.
     fn poll(&self) -> bool {
         let mut entry = fi_cq_entry::default();
-        match op!(self.cq, ops.read, ptr::from_mut(&mut entry).cast(), 1) {
+        match op!(self.cq, ops.read(ptr::from_mut(&mut entry).cast(), 1)) {
             1 => true,
             code => {
                 assert_eq!(code, -FI_EAGAIN as isize);
@@ -89,14 +89,14 @@ impl Side {
     fn recv(&self, room: &mut [u8]) {
         let at: *mut c_void = room.as_mut_ptr().cast();
         let (ep, any) = (self.ep, FI_ADDR_UNSPEC);
-        let code = op!(ep, tagged.recv, at, room.len(), NONE, any, 1, 0, NONE);
+        let code = op!(ep, tagged.recv(at, room.len(), NONE, any, 1, 0, NONE));
         assert_eq!(code, 0);
     }
 
     fn send(&self, text: &[u8], to: fi_addr_t) {
         let (at, ep) = (text.as_ptr().cast::<c_void>(), self.ep);
         post(self.cq, || {
-            op!(ep, tagged.send, at, text.len(), NONE, to, 1, NONE)
+            op!(ep, tagged.send(at, text.len(), NONE, to, 1, NONE))
         });
     }
 
@@ -117,11 +117,7 @@ impl Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        assert_eq!(close(self.ep), 0);
-        assert_eq!(close(self.cq), 0);
-        assert_eq!(close(self.av), 0);
-        assert_eq!(close(self.domain), 0);
-        assert_eq!(close(self.fabric), 0);
+        close_all!(self.ep, self.cq, self.av, self.domain, self.fabric);
         assert!(!self.info.0.is_null());
     }
 }
@@ -143,7 +139,7 @@ fn lost_with_the_peer() -> usize {
     let mut to = insert(near.av, &name);
     near.exchange(&far, to);
     let before = sockets();
-    assert_eq!(op!(near.av, ops.remove, &mut to, 1, 0), 0);
+    assert_eq!(op!(near.av, ops.remove(&mut to, 1, 0)), 0);
     let lost = before - sockets();
     let again = insert(near.av, &name);
     near.exchange(&far, again);
@@ -226,14 +222,12 @@ fn a_shared_address_vector_has_room_for_the_universe() {
         ..Default::default()
     };
     let mut av = ptr::null_mut();
-    assert_eq!(op!(domain, ops.av_open, &mut attr, &mut av, NONE), 0);
+    assert_eq!(op!(domain, ops.av_open(&mut attr, &mut av, NONE)), 0);
     let addrs: Vec<u8> = (0..MANY)
         .flat_map(|i| sockaddr([127, 1, (i >> 8) as u8, i as u8], 7))
         .collect();
     let at = addrs.as_ptr().cast::<c_void>();
-    let done = op!(av, ops.insert, at, MANY, ptr::null_mut(), 0, NONE);
+    let done = op!(av, ops.insert(at, MANY, ptr::null_mut(), 0, NONE));
     assert_eq!(done as usize, MANY);
-    for code in [close(av), close(domain), close(fabric)] {
-        assert_eq!(code, 0);
-    }
+    close_all!(av, domain, fabric);
 }

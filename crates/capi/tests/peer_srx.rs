@@ -125,9 +125,9 @@ impl Pair {
     }
 
     fn drive(&self) {
-        let code = op!(self.peer_cq, ops.read, NONE, 0);
+        let code = op!(self.peer_cq, ops.read(NONE, 0));
         assert!(code == 0 || code == -FI_EAGAIN as isize, "{code}");
-        let code = op!(self.cq, ops.read, NONE, 0);
+        let code = op!(self.cq, ops.read(NONE, 0));
         assert!(code == 0 || code == -FI_EAGAIN as isize, "{code}");
     }
 
@@ -136,10 +136,10 @@ impl Pair {
         let (ep, to, len) = (self.sender, self.to, bytes.len());
         post(self.cq, || match tag {
             Some(tag) if data != 0 => {
-                op!(ep, tagged.senddata, buf, len, NONE, data, to, tag, NONE)
+                op!(ep, tagged.senddata(buf, len, NONE, data, to, tag, NONE))
             }
-            Some(tag) => op!(ep, tagged.send, buf, len, NONE, to, tag, NONE),
-            None => op!(ep, msg.send, buf, len, NONE, to, NONE),
+            Some(tag) => op!(ep, tagged.send(buf, len, NONE, to, tag, NONE)),
+            None => op!(ep, msg.send(buf, len, NONE, to, NONE)),
         });
     }
 
@@ -161,9 +161,7 @@ impl Pair {
 
     fn close(self) {
         assert_eq!(close(self.srx), -FI_EBUSY);
-        for code in [close(self.sender), close(self.receiver), close(self.srx)] {
-            assert_eq!(code, 0);
-        }
+        close_all!(self.sender, self.receiver, self.srx);
         self.close_rest();
     }
 
@@ -172,7 +170,7 @@ impl Pair {
         let (cq, peer_cq) = (close(self.cq), close(self.peer_cq));
         let codes = [first, second, cq, peer_cq];
         assert_eq!(codes, [0; 4]);
-        assert_eq!((close(self.domain), close(self.fabric)), (0, 0));
+        close_all!(self.domain, self.fabric);
     }
 }
 
@@ -419,7 +417,7 @@ fn what_a_lost_peer_has_sent_completes_with_an_error() {
     assert_eq!(told[0].context, 6);
     assert_ne!(told[0].err, 0);
     assert_eq!(pair.matcher.freed.get(), 2);
-    assert_eq!((close(pair.receiver), close(pair.srx)), (0, 0));
+    close_all!(pair.receiver, pair.srx);
     pair.close_rest();
 }
 
@@ -433,9 +431,7 @@ fn a_context_that_closes_frees_what_has_started_and_forgets_the_rest() {
     let mut room = vec![0; bytes.len()];
     pair.matcher
         .recv(Receive::new(&mut room, Some(1), 5, FI_ADDR_UNSPEC));
-    for code in [close(pair.sender), close(pair.receiver), close(pair.srx)] {
-        assert_eq!(code, 0);
-    }
+    close_all!(pair.sender, pair.receiver, pair.srx);
     assert_eq!(pair.matcher.freed.get(), 1);
     // The owner may only find out now that a message still waits there.
     let mut waiting = pair.matcher.waiting.borrow_mut().remove(0);
@@ -454,12 +450,12 @@ fn receives_are_the_owner_s_alone() {
     let buf = room.as_mut_ptr().cast::<c_void>();
     let no = -FI_ENOSYS as isize;
     let any = FI_ADDR_UNSPEC;
-    assert_eq!(op!(pair.srx, msg.recv, buf, 4, NONE, any, NONE), no);
+    assert_eq!(op!(pair.srx, msg.recv(buf, 4, NONE, any, NONE)), no);
     assert_eq!(
-        op!(pair.srx, tagged.recv, buf, 4, NONE, any, 1, 0, NONE),
+        op!(pair.srx, tagged.recv(buf, 4, NONE, any, 1, 0, NONE)),
         no
     );
-    let posted = op!(pair.receiver, msg.recv, buf, 4, NONE, any, NONE);
+    let posted = op!(pair.receiver, msg.recv(buf, 4, NONE, any, NONE));
     assert!(posted < 0, "{posted}");
     let cancel = unsafe { (*(*pair.receiver).ops).cancel.unwrap() };
     assert_eq!(unsafe { cancel(pair.receiver.cast(), NONE) }, no);
@@ -503,7 +499,7 @@ fn a_poll_in_vain_allocates_nothing() {
     }
     let before = ALLOCATED.get();
     for _ in 0..100 {
-        let code = op!(pair.peer_cq, ops.read, NONE, 0);
+        let code = op!(pair.peer_cq, ops.read(NONE, 0));
         assert_eq!(code, -FI_EAGAIN as isize);
     }
     assert_eq!(ALLOCATED.get(), before);
@@ -519,9 +515,7 @@ fn only_reliable_datagrams_are_received_by_another() {
     let srx = matcher.open(domain);
     let connected = endpoint(domain, &loopback(FI_EP_MSG, |_| ()));
     assert_eq!(bind(connected, srx, 0), -FI_EINVAL);
-    for code in [close(connected), close(srx), close(domain), close(fabric)] {
-        assert_eq!(code, 0);
-    }
+    close_all!(connected, srx, domain, fabric);
 }
 
 #[test]
@@ -537,12 +531,10 @@ fn an_interface_without_the_capability_has_no_such_context() {
     };
     let mut srx: *mut fid_ep = ptr::null_mut();
     let at = (&raw mut context).cast::<c_void>();
-    let code = op!(domain, ops.srx_ctx, &mut srx_attr(), &mut srx, at);
+    let code = op!(domain, ops.srx_ctx(&mut srx_attr(), &mut srx, at));
     assert_eq!(code, -FI_EINVAL);
     assert!(matcher.peer.peer_ops.is_null());
-    for code in [close(domain), close(fabric)] {
-        assert_eq!(code, 0);
-    }
+    close_all!(domain, fabric);
 }
 
 #[test]
@@ -552,7 +544,7 @@ fn what_belongs_together_is_asked_for() {
     let domain = domain(fabric, &info);
     let open = |context: *mut c_void| {
         let mut srx: *mut fid_ep = ptr::null_mut();
-        op!(domain, ops.srx_ctx, &mut srx_attr(), &mut srx, context)
+        op!(domain, ops.srx_ctx(&mut srx_attr(), &mut srx, context))
     };
     let open_for = |size: usize, mut ops: Option<fi_ops_srx_owner>| {
         let mut peer = fid_peer_srx {
@@ -615,10 +607,5 @@ fn what_belongs_together_is_asked_for() {
     }
     assert_eq!(close(first), 0);
     let other = enabled(second, Some(av), FI_SELECTIVE_COMPLETION, 0);
-    for code in [close(other), close(srx), close(own), close(second)] {
-        assert_eq!(code, 0);
-    }
-    for code in [close(av), close(domain), close(fabric)] {
-        assert_eq!(code, 0);
-    }
+    close_all!(other, srx, own, second, av, domain, fabric);
 }

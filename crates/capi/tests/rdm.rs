@@ -56,48 +56,40 @@ fn every_form_of_a_message() {
     };
     let whole = from[0].iov_base.cast_const();
     let sends: [&dyn Fn() -> isize; 7] = [
-        &|| op!(a, msg.send, whole, 12, NONE, to, context(1)),
+        &|| op!(a, msg.send(whole, 12, NONE, to, context(1))),
         &|| {
             op!(
                 a,
-                msg.sendv,
-                from.as_ptr(),
-                ptr::null_mut(),
-                2,
-                to,
-                context(1)
+                msg.sendv(from.as_ptr(), ptr::null_mut(), 2, to, context(1))
             )
         },
-        &|| op!(a, msg.sendmsg, &message(&from, to, 0), FI_COMPLETION),
+        &|| op!(a, msg.sendmsg(&message(&from, to, 0), FI_COMPLETION)),
         &|| {
             op!(
                 a,
-                msg.sendmsg,
-                &message(&from, to, 5),
-                FI_COMPLETION | FI_REMOTE_CQ_DATA
+                msg.sendmsg(&message(&from, to, 5), FI_COMPLETION | FI_REMOTE_CQ_DATA)
             )
         },
-        &|| op!(a, msg.senddata, whole, 12, NONE, 5, to, context(1)),
-        &|| op!(a, msg.inject, whole, 12, to),
-        &|| op!(a, msg.injectdata, whole, 12, 5, to),
+        &|| op!(a, msg.senddata(whole, 12, NONE, 5, to, context(1))),
+        &|| op!(a, msg.inject(whole, 12, to)),
+        &|| op!(a, msg.injectdata(whole, 12, 5, to)),
     ];
     for (number, send) in sends.iter().enumerate() {
         parts.fill([0; 3]);
         let posted = match number % 2 {
             0 => op!(
                 b,
-                msg.recvv,
-                into.as_ptr(),
-                ptr::null_mut(),
-                4,
-                FI_ADDR_UNSPEC,
-                context(3)
+                msg.recvv(
+                    into.as_ptr(),
+                    ptr::null_mut(),
+                    4,
+                    FI_ADDR_UNSPEC,
+                    context(3)
+                )
             ),
             _ => op!(
                 b,
-                msg.recvmsg,
-                &message(&into, FI_ADDR_UNSPEC, 0),
-                FI_COMPLETION
+                msg.recvmsg(&message(&into, FI_ADDR_UNSPEC, 0), FI_COMPLETION)
             ),
         };
         assert_eq!(posted, 0);
@@ -144,30 +136,22 @@ fn every_form_of_a_tagged_message() {
         ..Default::default()
     };
     let sends: [&dyn Fn() -> isize; 6] = [
-        &|| op!(a, tagged.send, whole, 8, NONE, to, 0x30, NONE),
+        &|| op!(a, tagged.send(whole, 8, NONE, to, 0x30, NONE)),
         &|| {
             op!(
                 a,
-                tagged.sendv,
-                &raw const iov,
-                ptr::null_mut(),
-                1,
-                to,
-                0x30,
-                NONE
+                tagged.sendv(&raw const iov, ptr::null_mut(), 1, to, 0x30, NONE)
             )
         },
         &|| {
             op!(
                 a,
-                tagged.sendmsg,
-                &message,
-                FI_COMPLETION | FI_REMOTE_CQ_DATA
+                tagged.sendmsg(&message, FI_COMPLETION | FI_REMOTE_CQ_DATA)
             )
         },
-        &|| op!(a, tagged.senddata, whole, 8, NONE, 5, to, 0x30, NONE),
-        &|| op!(a, tagged.inject, whole, 8, to, 0x30),
-        &|| op!(a, tagged.injectdata, whole, 8, 5, to, 0x30),
+        &|| op!(a, tagged.senddata(whole, 8, NONE, 5, to, 0x30, NONE)),
+        &|| op!(a, tagged.inject(whole, 8, to, 0x30)),
+        &|| op!(a, tagged.injectdata(whole, 8, 5, to, 0x30)),
     ];
     let mut got = [0_u8; 8];
     let into = iovec {
@@ -184,21 +168,14 @@ fn every_form_of_a_tagged_message() {
     };
     let any = FI_ADDR_UNSPEC;
     let recvs: [&dyn Fn() -> isize; 3] = [
-        &|| op!(b, tagged.recv, into.iov_base, 8, NONE, any, 0x35, 0xf, NONE),
+        &|| op!(b, tagged.recv(into.iov_base, 8, NONE, any, 0x35, 0xf, NONE)),
         &|| {
             op!(
                 b,
-                tagged.recvv,
-                &raw const into,
-                ptr::null_mut(),
-                1,
-                any,
-                0x35,
-                0xf,
-                NONE
+                tagged.recvv(&raw const into, ptr::null_mut(), 1, any, 0x35, 0xf, NONE)
             )
         },
-        &|| op!(b, tagged.recvmsg, &wanted, FI_COMPLETION),
+        &|| op!(b, tagged.recvmsg(&wanted, FI_COMPLETION)),
     ];
     for (number, send) in sends.iter().enumerate() {
         assert_eq!(recvs[number % 3](), 0);
@@ -230,11 +207,11 @@ fn each_format_fills_its_own_entries() {
         let mut got = [0_u8; 4];
         let buf = got.as_mut_ptr().cast::<c_void>();
         assert_eq!(
-            op!(b, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, context(4)),
+            op!(b, msg.recv(buf, 4, NONE, FI_ADDR_UNSPEC, context(4))),
             0
         );
         post(pair.cq, || {
-            op!(a, msg.inject, b"four".as_ptr().cast(), 4, pair.addrs[1])
+            op!(a, msg.inject(b"four".as_ptr().cast(), 4, pair.addrs[1]))
         });
         // Bytes beyond the entry must stay as they are.
         let mut room = [usize::MAX; 6];
@@ -243,7 +220,7 @@ fn each_format_fills_its_own_entries() {
             _ => 1,
         };
         until("a completion", || {
-            let read = op!(pair.cq, ops.read, room.as_mut_ptr().cast::<c_void>(), 1);
+            let read = op!(pair.cq, ops.read(room.as_mut_ptr().cast::<c_void>(), 1));
             (read == 1).then_some(())
         });
         assert_eq!(room[0], 4);
@@ -261,21 +238,21 @@ fn null_is_a_buffer_without_room() {
     let to = pair.addrs[1];
     for (size, expected) in [(0, 1), (4, -FI_EAVAIL as isize)] {
         assert_eq!(
-            op!(b, msg.recv, NONE, 64, NONE, FI_ADDR_UNSPEC, context(1)),
+            op!(b, msg.recv(NONE, 64, NONE, FI_ADDR_UNSPEC, context(1))),
             0
         );
         let text = b"four".as_ptr().cast::<c_void>();
-        post(pair.cq, || op!(a, msg.inject, text, size, to));
+        post(pair.cq, || op!(a, msg.inject(text, size, to)));
         let mut entry = fi_cq_msg_entry::default();
         let buf = ptr::from_mut(&mut entry).cast::<c_void>();
         let read = until("a completion", || {
-            let read = op!(pair.cq, ops.read, buf, 1);
+            let read = op!(pair.cq, ops.read(buf, 1));
             (read != -FI_EAGAIN as isize).then_some(read)
         });
         assert_eq!(read, expected);
     }
     let mut error = fi_cq_err_entry::default();
-    assert_eq!(op!(pair.cq, ops.readerr, &mut error, 0), 1);
+    assert_eq!(op!(pair.cq, ops.readerr(&mut error, 0)), 1);
     assert_eq!((error.err, error.olen), (FI_ETRUNC, 4));
 }
 
@@ -301,19 +278,14 @@ fn an_alias_has_flags_of_its_own() {
     let mut got = [0_u8; 4];
     let buf = got.as_mut_ptr().cast::<c_void>();
     assert_eq!(
-        op!(b, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, context(2)),
+        op!(b, msg.recv(buf, 4, NONE, FI_ADDR_UNSPEC, context(2))),
         0
     );
     let to = pair.addrs[1];
     post(pair.cq, || {
         op!(
             alias,
-            msg.send,
-            b"four".as_ptr().cast(),
-            4,
-            NONE,
-            to,
-            context(1)
+            msg.send(b"four".as_ptr().cast(), 4, NONE, to, context(1))
         )
     });
     let mut seen = [completion::<fi_cq_entry>(pair.cq), completion(pair.cq)];
@@ -367,7 +339,7 @@ fn options_answer_by_the_book() {
     );
     assert_eq!(setopt(7, FI_OPT_MIN_MULTI_RECV, 8), -FI_ENOPROTOOPT);
     assert_eq!(getopt(FI_OPT_MIN_MULTI_RECV, 8), (0, 100, 8));
-    assert_eq!(op!(ep, ops.tx_size_left), -FI_ENOSYS as isize);
+    assert_eq!(op!(ep, ops.tx_size_left()), -FI_ENOSYS as isize);
 }
 
 #[test]
@@ -377,24 +349,23 @@ fn a_shared_receive_context_serves_endpoints() {
     let domain = domain(fabric, &info);
     let mut srx: *mut fid_ep = ptr::null_mut();
     let attr = info.get().rx_attr;
-    let code = op!(domain, ops.srx_ctx, attr, &mut srx, ptr::null_mut());
+    let code = op!(domain, ops.srx_ctx(attr, &mut srx, ptr::null_mut()));
     if code == 0 {
         let mut got = [0_u8; 4];
         let buf = got.as_mut_ptr().cast::<c_void>();
         assert_eq!(
-            op!(srx, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, context(1)),
+            op!(srx, msg.recv(buf, 4, NONE, FI_ADDR_UNSPEC, context(1))),
             0
         );
-        let send = op!(srx, msg.send, buf, 4, NONE, 0, NONE);
+        let send = op!(srx, msg.send(buf, 4, NONE, 0, NONE));
         assert_eq!(send, -FI_ENOSYS as isize);
         let (none, mut plain) = (ptr::null_mut(), ptr::null_mut());
-        assert_eq!(op!(domain, ops.srx_ctx, none, &mut plain, NONE), 0);
+        assert_eq!(op!(domain, ops.srx_ctx(none, &mut plain, NONE)), 0);
         assert_eq!(close(plain), 0);
         assert_eq!(close(domain), -FI_EBUSY);
         assert_eq!(close(srx), 0);
     } else {
         assert_eq!(code, -FI_ENOSYS);
     }
-    assert_eq!(close(domain), 0);
-    assert_eq!(close(fabric), 0);
+    close_all!(domain, fabric);
 }

@@ -43,7 +43,7 @@ fn a_domain_bound_for_registrations_reports_each() {
     let mut event = 0;
     let read = |entry: &mut fi_eq_entry, event: &mut u32| {
         let into = ptr::from_mut(entry).cast::<c_void>();
-        op!(events, ops.read, event, into, size_of::<fi_eq_entry>(), 0)
+        op!(events, ops.read(event, into, size_of::<fi_eq_entry>(), 0))
     };
     let mut memory = [0_u8; 64];
     let quiet = register(domain, &mut memory, 1);
@@ -59,9 +59,7 @@ fn a_domain_bound_for_registrations_reports_each() {
         assert_eq!(read(&mut entry, &mut event), -(FI_EAGAIN as isize));
         assert_eq!(close(mr), 0);
     }
-    for code in [close(quiet), close(domain), close(events), close(fabric)] {
-        assert_eq!(code, 0);
-    }
+    close_all!(quiet, domain, events, fabric);
 }
 
 /// MPI programs have windows that are all of the address space, to which they attach memory later.
@@ -89,12 +87,12 @@ fn the_whole_address_space_can_be_registered() {
             let from = source.as_ptr().cast();
             let peer = pair.addrs[1];
             post(pair.cq, || {
-                op!(ep, rma.write, from, len, none, peer, at, KEY, none)
+                op!(ep, rma.write(from, len, none, peer, at, KEY, none))
             });
             completion::<fi_cq_entry>(pair.cq);
             let into = read.as_mut_ptr().cast();
             post(pair.cq, || {
-                op!(ep, rma.read, into, len, none, peer, at, KEY, none)
+                op!(ep, rma.read(into, len, none, peer, at, KEY, none))
             });
             completion::<fi_cq_entry>(pair.cq);
             assert_eq!(read, source, "{provider:?} {mr_mode:#x} {len}");

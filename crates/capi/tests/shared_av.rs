@@ -30,7 +30,7 @@ fn open(
         ..Default::default()
     };
     let mut av = ptr::null_mut();
-    match op!(domain, ops.av_open, &mut attr, &mut av, NONE) {
+    match op!(domain, ops.av_open(&mut attr, &mut av, NONE)) {
         0 => Ok((av, attr)),
         code => Err(code),
     }
@@ -63,12 +63,7 @@ fn a_reader_sends_to_whom_the_writer_inserted() {
     let mut index = FI_ADDR_NOTAVAIL;
     let refused = op!(
         reader,
-        ops.insert,
-        addr.as_ptr().cast(),
-        1,
-        &mut index,
-        0,
-        NONE
+        ops.insert(addr.as_ptr().cast(), 1, &mut index, 0, NONE)
     );
     assert_eq!(refused, 0, "it cannot be changed");
     assert_eq!(insert(writer, &addr), 0);
@@ -77,18 +72,15 @@ fn a_reader_sends_to_whom_the_writer_inserted() {
     assert_eq!(peer, 0);
     let mut got = [0_u8; 4];
     let buf = got.as_mut_ptr().cast::<c_void>();
-    assert_eq!(op!(to, msg.recv, buf, 4, NONE, FI_ADDR_UNSPEC, NONE), 0);
+    assert_eq!(op!(to, msg.recv(buf, 4, NONE, FI_ADDR_UNSPEC, NONE)), 0);
     let text = b"four".as_ptr().cast();
-    post(from_cq, || op!(from, msg.send, text, 4, NONE, peer, NONE));
+    post(from_cq, || op!(from, msg.send(text, 4, NONE, peer, NONE)));
     let drive = || {
-        let _progress = op!(from_cq, ops.read, NONE, 0);
+        let _progress = op!(from_cq, ops.read(NONE, 0));
     };
     let entry: fi_cq_msg_entry = completion_with(to_cq, drive);
     assert_eq!((entry.len, got), (4, *b"four"));
-    for code in [close(to), close(from), close(to_cq), close(from_cq)] {
-        assert_eq!(code, 0);
-    }
-    assert_eq!((close(writer), close(reader)), (0, 0));
+    close_all!(to, from, to_cq, from_cq, writer, reader);
     assert_eq!(open(far, &name, FI_READ).err(), Some(-FI_ENOENT));
     for domain in domains {
         assert_eq!(close(domain), 0);

@@ -71,7 +71,7 @@ fn an_alias_or_a_flag_triggers() {
     let (mut hello, mut got) = (*b"hello", [0_u8; 16]);
     let (buf, room) = (hello.as_mut_ptr().cast(), got.as_mut_ptr().cast());
     let to = pair.addrs[1];
-    assert_eq!(op!(alias, msg.send, buf, 5, NONE, to, contexts[1]), 0);
+    assert_eq!(op!(alias, msg.send(buf, 5, NONE, to, contexts[1])), 0);
     let part = iov(&mut hello);
     let msg = fi_msg {
         msg_iov: &raw const part,
@@ -80,11 +80,11 @@ fn an_alias_or_a_flag_triggers() {
         context: contexts[0],
         ..Default::default()
     };
-    assert_eq!(op!(a, msg.sendmsg, &msg, FI_TRIGGER), 0);
+    assert_eq!(op!(a, msg.sendmsg(&msg, FI_TRIGGER)), 0);
     for context in contexts {
         let any = FI_ADDR_UNSPEC;
-        assert_eq!(op!(b, msg.recv, room, 16, NONE, any, NONE), 0);
-        assert_eq!(op!(go, ops.add, 1), 0);
+        assert_eq!(op!(b, msg.recv(room, 16, NONE, any, NONE)), 0);
+        assert_eq!(op!(go, ops.add(1)), 0);
         let mut seen = [
             completion::<fi_cq_tagged_entry>(pair.cq),
             completion(pair.cq),
@@ -94,9 +94,9 @@ fn an_alias_or_a_flag_triggers() {
         assert_eq!(&got[..5], b"hello");
     }
     // One that waits is cancelled by its context.
-    assert_eq!(op!(alias, msg.send, buf, 5, NONE, to, contexts[1]), 0);
-    assert_eq!(op!(go, ops.set, 0), 0);
-    assert_eq!(op!(alias, msg.send, buf, 5, NONE, to, contexts[0]), 0);
+    assert_eq!(op!(alias, msg.send(buf, 5, NONE, to, contexts[1])), 0);
+    assert_eq!(op!(go, ops.set(0)), 0);
+    assert_eq!(op!(alias, msg.send(buf, 5, NONE, to, contexts[0])), 0);
     let cancel = unsafe { (*(*a).ops).cancel.unwrap() };
     assert_eq!(unsafe { cancel(a.cast(), contexts[0]) }, 0);
     assert_eq!(
@@ -106,16 +106,16 @@ fn an_alias_or_a_flag_triggers() {
     assert_eq!(close(alias), 0);
     // What has been sent is received before all closes.
     let any = FI_ADDR_UNSPEC;
-    assert_eq!(op!(b, msg.recv, room, 16, NONE, any, NONE), 0);
+    assert_eq!(op!(b, msg.recv(room, 16, NONE, any, NONE)), 0);
     let mut codes = Vec::new();
     until("all entries", || {
         let mut entry = fi_cq_tagged_entry::default();
         let to = ptr::from_mut(&mut entry).cast::<c_void>();
-        match op!(pair.cq, ops.read, to, 1) {
+        match op!(pair.cq, ops.read(to, 1)) {
             1 => codes.push(0),
             code if code == -FI_EAVAIL as isize => {
                 let mut error = fi_cq_err_entry::default();
-                assert_eq!(op!(pair.cq, ops.readerr, &mut error, 0), 1);
+                assert_eq!(op!(pair.cq, ops.readerr(&mut error, 0)), 1);
                 codes.push(error.err);
             }
             _ => {}
@@ -207,10 +207,10 @@ fn bad_arguments_are_refused() {
             context: ptr::from_mut(&mut context).cast(),
             ..Default::default()
         };
-        assert_eq!(op!(a, msg.sendmsg, &msg, FI_TRIGGER), -code as isize);
+        assert_eq!(op!(a, msg.sendmsg(&msg, FI_TRIGGER)), -code as isize);
         msg.context = NONE;
-        assert_eq!(op!(a, msg.sendmsg, &msg, FI_TRIGGER), -FI_EINVAL as isize);
-        assert_eq!(op!(a, msg.recvmsg, &msg, FI_TRIGGER), -FI_EINVAL as isize);
+        assert_eq!(op!(a, msg.sendmsg(&msg, FI_TRIGGER)), -FI_EINVAL as isize);
+        assert_eq!(op!(a, msg.recvmsg(&msg, FI_TRIGGER)), -FI_EINVAL as isize);
     }
     for object in [go, second, theirs] {
         assert_eq!(close(object), 0);

@@ -38,8 +38,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        assert_eq!(close(self.domain), 0);
-        assert_eq!(close(self.fabric), 0);
+        close_all!(self.domain, self.fabric);
     }
 }
 
@@ -48,10 +47,7 @@ fn lookup(av: *mut fid_av, peer: fi_addr_t) -> Result<Vec<u8>, c_int> {
     let mut len = 64;
     match op!(
         av,
-        ops.lookup,
-        peer,
-        addr.as_mut_ptr().cast::<c_void>(),
-        &mut len
+        ops.lookup(peer, addr.as_mut_ptr().cast::<c_void>(), &mut len)
     ) {
         0 => Ok(addr[..len].to_vec()),
         code => Err(code),
@@ -75,12 +71,7 @@ fn addresses_go_in_and_out() {
         let addr = peers.as_ptr().cast::<c_void>();
         let code = op!(
             av,
-            ops.insert,
-            addr,
-            3,
-            found.as_mut_ptr(),
-            FI_SYNC_ERR,
-            context
+            ops.insert(addr, 3, found.as_mut_ptr(), FI_SYNC_ERR, context)
         );
         assert_eq!(code, 2);
         assert_eq!(found[1], FI_ADDR_NOTAVAIL);
@@ -88,16 +79,16 @@ fn addresses_go_in_and_out() {
         assert!(errors[1] > 0);
         assert_eq!(lookup(av, found[2]).unwrap(), sockaddr([10, 0, 0, 2], 2));
         assert_eq!(lookup(av, FI_ADDR_NOTAVAIL), Err(-FI_EINVAL));
-        let nowhere = op!(av, ops.lookup, found[2], NONE, ptr::null_mut());
+        let nowhere = op!(av, ops.lookup(found[2], NONE, ptr::null_mut()));
         assert_eq!(nowhere, -FI_EINVAL);
-        let remove = |found: &mut fi_addr_t| op!(av, ops.remove, found, 1, 0);
+        let remove = |found: &mut fi_addr_t| op!(av, ops.remove(found, 1, 0));
         assert_eq!(remove(&mut found[0]), 0);
         assert_eq!(remove(&mut found[0]), -FI_EINVAL);
         assert_eq!(lookup(av, found[0]), Err(-FI_EINVAL));
-        let again = op!(av, ops.insert, addr, 1, ptr::null_mut(), 0, NONE);
+        let again = op!(av, ops.insert(addr, 1, ptr::null_mut(), 0, NONE));
         assert_eq!(again, 1, "without a place for the result");
         assert_eq!(
-            op!(av, ops.insert, ptr::null(), 0, ptr::null_mut(), 0, NONE),
+            op!(av, ops.insert(ptr::null(), 0, ptr::null_mut(), 0, NONE)),
             0
         );
         assert_eq!(close(av), 0);
@@ -112,14 +103,7 @@ fn patterns_and_names() {
     let (node, service) = (c"10.1.0.255".as_ptr(), c"700".as_ptr());
     let code = op!(
         av,
-        ops.insertsym,
-        node,
-        2,
-        service,
-        2,
-        found.as_mut_ptr(),
-        0,
-        NONE
+        ops.insertsym(node, 2, service, 2, found.as_mut_ptr(), 0, NONE)
     );
     assert_eq!(code, 4);
     assert_eq!(
@@ -129,36 +113,19 @@ fn patterns_and_names() {
     assert_eq!(lookup(av, found[3]).unwrap(), sockaddr([10, 1, 1, 0], 701));
     let code = op!(
         av,
-        ops.insertsvc,
-        c"localhost".as_ptr(),
-        service,
-        found.as_mut_ptr(),
-        0,
-        NONE
+        ops.insertsvc(c"localhost".as_ptr(), service, found.as_mut_ptr(), 0, NONE)
     );
     assert_eq!(code, 1);
     assert_eq!(lookup(av, found[0]).unwrap(), sockaddr([127, 0, 0, 1], 700));
     let code = op!(
         av,
-        ops.insertsvc,
-        ptr::null(),
-        service,
-        found.as_mut_ptr(),
-        0,
-        NONE
+        ops.insertsvc(ptr::null(), service, found.as_mut_ptr(), 0, NONE)
     );
     assert_eq!(code, -FI_EINVAL);
     let many = usize::MAX;
     let code = op!(
         av,
-        ops.insertsym,
-        node,
-        many,
-        service,
-        2,
-        found.as_mut_ptr(),
-        0,
-        NONE
+        ops.insertsym(node, many, service, 2, found.as_mut_ptr(), 0, NONE)
     );
     assert_eq!(code, -FI_EINVAL);
     assert_eq!(close(av), 0);
@@ -172,7 +139,7 @@ fn insertions_may_report_to_an_event_queue() {
     let addr = peers.as_ptr().cast::<c_void>();
     let context = ptr::without_provenance_mut::<c_void>(5);
     let mut found = [7; 2];
-    let mut insert = || op!(av, ops.insert, addr, 2, found.as_mut_ptr(), 0, context);
+    let mut insert = || op!(av, ops.insert(addr, 2, found.as_mut_ptr(), 0, context));
     assert_eq!(insert(), -FI_ENOEQ);
     let eq = eq(opened.fabric, FI_WAIT_NONE);
     assert_eq!(bind(av, eq, 0), 0);
@@ -181,11 +148,11 @@ fn insertions_may_report_to_an_event_queue() {
     let mut event = 99;
     let mut read = || {
         let buf = ptr::from_mut(&mut entry).cast::<c_void>();
-        op!(eq, ops.read, &mut event, buf, size_of::<fi_eq_entry>(), 0)
+        op!(eq, ops.read(&mut event, buf, size_of::<fi_eq_entry>(), 0))
     };
     assert_eq!(read(), -FI_EAVAIL as isize);
     let mut error = fi_eq_err_entry::default();
-    assert_eq!(op!(eq, ops.readerr, &mut error, 0), 48);
+    assert_eq!(op!(eq, ops.readerr(&mut error, 0)), 48);
     assert_eq!((error.fid, error.data), (av.cast(), 1));
     assert_eq!(error.context.addr(), 5);
     assert_eq!(read(), 24);
@@ -193,8 +160,7 @@ fn insertions_may_report_to_an_event_queue() {
     assert_eq!((entry.fid, entry.data), (av.cast(), 1));
     assert_eq!(entry.context.addr(), 5);
     assert_eq!(close(eq), -FI_EBUSY);
-    assert_eq!(close(av), 0);
-    assert_eq!(close(eq), 0);
+    close_all!(av, eq);
 }
 
 #[test]

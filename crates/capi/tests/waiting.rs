@@ -65,7 +65,7 @@ fn counter(domain: *mut fid_domain, wait_obj: fi_wait_obj) -> *mut fid_cntr {
         ..Default::default()
     };
     let mut counter = ptr::null_mut();
-    assert_eq!(op!(domain, ops.cntr_open, &mut attr, &mut counter, NONE), 0);
+    assert_eq!(op!(domain, ops.cntr_open(&mut attr, &mut counter, NONE)), 0);
     counter
 }
 
@@ -116,24 +116,26 @@ impl End {
     fn expect(&self, count: usize) {
         for _ in 0..count {
             post(self.cq, || {
-                op!(self.ep, msg.recv, NONE, 0, NONE, FI_ADDR_UNSPEC, NONE)
+                op!(self.ep, msg.recv(NONE, 0, NONE, FI_ADDR_UNSPEC, NONE))
             });
         }
     }
 
     fn send(&self, to: fi_addr_t) {
-        post(self.cq, || op!(self.ep, msg.inject, NONE, 0, to));
+        post(self.cq, || op!(self.ep, msg.inject(NONE, 0, to)));
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        assert_eq!(close(self.ep), 0);
-        assert_eq!(close(self.counter), 0);
-        assert_eq!(close(self.cq), 0);
-        assert_eq!(close(self.av), 0);
-        assert_eq!(close(self.domain), 0);
-        assert_eq!(close(self.fabric), 0);
+        close_all!(
+            self.ep,
+            self.counter,
+            self.cq,
+            self.av,
+            self.domain,
+            self.fabric
+        );
     }
 }
 
@@ -169,13 +171,13 @@ fn churn(end: &End, over: &AtomicBool) {
         let ep = bound(end.domain, &end.info, end.av, own);
         assert_eq!(enable(ep), 0);
         for _ in 0..4 {
-            assert_eq!(op!(ep, msg.recv, NONE, 0, NONE, FI_ADDR_UNSPEC, NONE), 0);
+            assert_eq!(op!(ep, msg.recv(NONE, 0, NONE, FI_ADDR_UNSPEC, NONE)), 0);
         }
         assert_eq!(close(ep), 0);
         let mut entry = fi_cq_entry::default();
         let mut error = fi_cq_err_entry::default();
-        while op!(own, ops.read, ptr::from_mut(&mut entry).cast(), 1) != AGAIN {
-            op!(own, ops.readerr, &mut error, 0);
+        while op!(own, ops.read(ptr::from_mut(&mut entry).cast(), 1)) != AGAIN {
+            op!(own, ops.readerr(&mut error, 0));
         }
         thread::yield_now();
     }
@@ -200,7 +202,7 @@ fn thresholds(end: &End, send: &dyn Fn(), threads: usize, busy: bool, what: &str
                 for round in 0..rounds {
                     let threshold = (round * threads + number + 1) as u64;
                     report.doing(threshold);
-                    let waited = op!(counter.0, ops.wait, threshold, -1);
+                    let waited = op!(counter.0, ops.wait(threshold, -1));
                     assert_eq!(waited, 0);
                     report.event();
                 }
@@ -237,7 +239,7 @@ fn every_thread_sees_its_threshold_while_others_come_and_go() {
 fn sread(cq: *mut fid_cq) -> bool {
     let mut entry = fi_cq_entry::default();
     let entry = ptr::from_mut(&mut entry).cast::<c_void>();
-    match op!(cq, ops.sread, entry, 1, ptr::null(), -1) {
+    match op!(cq, ops.sread(entry, 1, ptr::null(), -1)) {
         1 => true,
         code => {
             assert_eq!(code, AGAIN);
@@ -249,7 +251,7 @@ fn sread(cq: *mut fid_cq) -> bool {
 /// Waits outside for the descriptor of an object, as `fi_trywait` asks.
 fn poll_outside(fabric: *mut fid_fabric, fid: *mut fid, fd: c_int) {
     let mut fids = [fid];
-    match op!(fabric, ops.trywait, fids.as_mut_ptr(), 1) {
+    match op!(fabric, ops.trywait(fids.as_mut_ptr(), 1)) {
         0 => {
             let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
             let mut fds = [PollFd::new(&fd, PollFlags::IN)];
@@ -263,7 +265,7 @@ fn poll_outside(fabric: *mut fid_fabric, fid: *mut fid, fd: c_int) {
 /// Signals until all threads have left, each time after one has.
 fn signal_all(cq: *mut fid_cq, threads: usize, watch: &Watch, what: &str) {
     for _ in 0..threads {
-        assert_eq!(op!(cq, ops.signal), 0);
+        assert_eq!(op!(cq, ops.signal()), 0);
         watch.next(what);
     }
 }
@@ -297,7 +299,7 @@ fn readers(end: &End, send: &dyn Fn(), inside: usize, outside: usize, what: &str
     // The last signal may have found nobody any more.
     let mut entry = fi_cq_entry::default();
     let entry = ptr::from_mut(&mut entry).cast::<c_void>();
-    assert_eq!(op!(end.cq, ops.sread, entry, 1, ptr::null(), 0), AGAIN);
+    assert_eq!(op!(end.cq, ops.sread(entry, 1, ptr::null(), 0)), AGAIN);
 }
 
 /// As [`sread`] until it is over, by the descriptor.
@@ -306,7 +308,7 @@ fn read_outside(fabric: *mut fid_fabric, cq: *mut fid_cq, over: &AtomicBool, rep
     assert_eq!(control(cq, FI_GETWAIT, &mut fd), 0);
     while !over.load(Ordering::Relaxed) {
         let mut entry = fi_cq_entry::default();
-        match op!(cq, ops.read, ptr::from_mut(&mut entry).cast(), 1) {
+        match op!(cq, ops.read(ptr::from_mut(&mut entry).cast(), 1)) {
             1 => report.event(),
             code => {
                 assert_eq!(code, AGAIN);
@@ -363,11 +365,7 @@ fn one_that_reads_and_leaves_takes_nobody_s_wake_up() {
             let mut entry = fi_cq_entry::default();
             let got = op!(
                 cq.0,
-                ops.sread,
-                ptr::from_mut(&mut entry).cast(),
-                1,
-                ptr::null(),
-                0
+                ops.sread(ptr::from_mut(&mut entry).cast(), 1, ptr::null(), 0)
             );
             if got != 1 {
                 assert_eq!(got, AGAIN);
@@ -376,7 +374,7 @@ fn one_that_reads_and_leaves_takes_nobody_s_wake_up() {
             send();
             watch.next(what);
             over.store(true, Ordering::Relaxed);
-            assert_eq!(op!(cq.0, ops.signal), 0);
+            assert_eq!(op!(cq.0, ops.signal()), 0);
             watch.next(what);
         });
     });
@@ -402,18 +400,18 @@ fn a_signal_ends_the_wait_of_every_thread() {
             for _ in 0..threads {
                 until_asleep(start.recv().unwrap());
             }
-            assert_eq!(op!(cq.0, ops.signal), 0);
+            assert_eq!(op!(cq.0, ops.signal()), 0);
             for _ in 0..threads {
                 watch.next(what);
             }
         });
         // One that nobody waits for ends the next wait, and only that.
-        assert_eq!(op!(end.cq, ops.signal), 0);
+        assert_eq!(op!(end.cq, ops.signal()), 0);
         assert!(!sread(end.cq));
         let mut entry = fi_cq_entry::default();
         let entry = ptr::from_mut(&mut entry).cast::<c_void>();
         let start = std::time::Instant::now();
-        assert_eq!(op!(end.cq, ops.sread, entry, 1, ptr::null(), 30), AGAIN);
+        assert_eq!(op!(end.cq, ops.sread(entry, 1, ptr::null(), 30)), AGAIN);
         assert!(start.elapsed().as_millis() >= 30, "{what}");
     });
 }
@@ -434,7 +432,7 @@ fn waits_that_end_in_time_leave_the_others() {
                 let (counter, over) = (&counter, &over);
                 scope.spawn(move || {
                     while !over.load(Ordering::Relaxed) {
-                        let waited = op!(counter.0, ops.wait, u64::MAX, time);
+                        let waited = op!(counter.0, ops.wait(u64::MAX, time));
                         assert_eq!(waited, -FI_ETIMEDOUT);
                     }
                 });
@@ -443,7 +441,7 @@ fn waits_that_end_in_time_leave_the_others() {
             scope.spawn(move || {
                 for threshold in 1..=messages as u64 {
                     report.doing(threshold);
-                    assert_eq!(op!(counter.0, ops.wait, threshold, -1), 0);
+                    assert_eq!(op!(counter.0, ops.wait(threshold, -1)), 0);
                     report.event();
                 }
             });
@@ -468,7 +466,7 @@ fn threads_that_wait_for_one_set_miss_nothing() {
             flags: 0,
         };
         let mut set = ptr::null_mut();
-        assert_eq!(op!(fabric, ops.wait_open, &mut attr, &mut set), 0);
+        assert_eq!(op!(fabric, ops.wait_open(&mut attr, &mut set)), 0);
         let mut attr = fi_cq_attr {
             size: 64,
             format: FI_CQ_FORMAT_CONTEXT,
@@ -477,14 +475,14 @@ fn threads_that_wait_for_one_set_miss_nothing() {
             ..Default::default()
         };
         let mut cq = ptr::null_mut();
-        assert_eq!(op!(domain, ops.cq_open, &mut attr, &mut cq, NONE), 0);
+        assert_eq!(op!(domain, ops.cq_open(&mut attr, &mut cq, NONE)), 0);
         let ep = bound(domain, &info, av, cq);
         assert_eq!(enable(ep), 0);
         let to = insert(there.av, &name(unsafe { (*ep).cm }, ep.cast()));
         let messages = ROUNDS * 4;
         for _ in 0..messages {
             post(cq, || {
-                op!(ep, msg.recv, NONE, 0, NONE, FI_ADDR_UNSPEC, NONE)
+                op!(ep, msg.recv(NONE, 0, NONE, FI_ADDR_UNSPEC, NONE))
             });
         }
         let threads = 4;
@@ -497,9 +495,9 @@ fn threads_that_wait_for_one_set_miss_nothing() {
                 let (cq, set, taken) = (&shared, &waits, &taken);
                 scope.spawn(move || {
                     while taken.load(Ordering::SeqCst) < messages {
-                        assert_eq!(op!(set.0, ops.wait, -1), 0);
+                        assert_eq!(op!(set.0, ops.wait(-1)), 0);
                         let mut entry = fi_cq_entry::default();
-                        if op!(cq.0, ops.read, ptr::from_mut(&mut entry).cast(), 1) == 1 {
+                        if op!(cq.0, ops.read(ptr::from_mut(&mut entry).cast(), 1)) == 1 {
                             taken.fetch_add(1, Ordering::SeqCst);
                             report.event();
                         }
@@ -513,12 +511,7 @@ fn threads_that_wait_for_one_set_miss_nothing() {
             }
             signal_all(cq, threads, &watch, &what);
         });
-        assert_eq!(close(ep), 0);
-        assert_eq!(close(cq), 0);
-        assert_eq!(close(set), 0);
-        assert_eq!(close(av), 0);
-        assert_eq!(close(domain), 0);
-        assert_eq!(close(fabric), 0);
+        close_all!(ep, cq, set, av, domain, fabric);
     }
 }
 
@@ -526,8 +519,8 @@ fn threads_that_wait_for_one_set_miss_nothing() {
 fn pollers(end: &End, send: &dyn Fn(), threads: usize, what: &str) {
     let mut attr = fi_poll_attr::default();
     let mut set: *mut fid_poll = ptr::null_mut();
-    assert_eq!(op!(end.domain, ops.poll_open, &mut attr, &mut set), 0);
-    assert_eq!(op!(set, ops.poll_add, end.cq.cast(), 0), 0);
+    assert_eq!(op!(end.domain, ops.poll_open(&mut attr, &mut set)), 0);
+    assert_eq!(op!(set, ops.poll_add(end.cq.cast(), 0)), 0);
     end.expect(ROUNDS);
     let (cq, shared) = (Any(end.cq), Any(set));
     let (watch, reports) = watch(threads);
@@ -539,12 +532,12 @@ fn pollers(end: &End, send: &dyn Fn(), threads: usize, what: &str) {
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
                     let mut context = [NONE];
-                    let found = op!(set.0, ops.poll, context.as_mut_ptr(), 1);
+                    let found = op!(set.0, ops.poll(context.as_mut_ptr(), 1));
                     assert!(found == 0 || found == 1, "fi_poll: {found}");
                     let mut entry = fi_cq_entry::default();
                     if found == 0 {
                         thread::yield_now();
-                    } else if op!(cq.0, ops.read, ptr::from_mut(&mut entry).cast(), 1) == 1 {
+                    } else if op!(cq.0, ops.read(ptr::from_mut(&mut entry).cast(), 1)) == 1 {
                         report.event();
                     }
                 }
@@ -554,9 +547,9 @@ fn pollers(end: &End, send: &dyn Fn(), threads: usize, what: &str) {
         scope.spawn(move || {
             while !over.load(Ordering::Relaxed) {
                 let other = counter(end.domain, FI_WAIT_UNSPEC);
-                assert_eq!(op!(set.0, ops.poll_add, other.cast(), 0), 0);
+                assert_eq!(op!(set.0, ops.poll_add(other.cast(), 0)), 0);
                 thread::yield_now();
-                assert_eq!(op!(set.0, ops.poll_del, other.cast(), 0), 0);
+                assert_eq!(op!(set.0, ops.poll_del(other.cast(), 0)), 0);
                 assert_eq!(close(other), 0);
             }
         });
@@ -597,7 +590,7 @@ fn threads_that_read_one_event_queue_miss_nothing() {
         let write = |event: u32| {
             let bytes = 7_u64;
             let bytes = ptr::from_ref(&bytes).cast::<c_void>();
-            assert_eq!(op!(queue, ops.write, event, bytes, 8, 0), 8);
+            assert_eq!(op!(queue, ops.write(event, bytes, 8, 0)), 8);
         };
         thread::scope(|scope| {
             for report in reports {
@@ -606,7 +599,7 @@ fn threads_that_read_one_event_queue_miss_nothing() {
                     loop {
                         let (mut event, mut bytes) = (0, 0_u64);
                         let into = ptr::from_mut(&mut bytes).cast::<c_void>();
-                        let read = op!(queue.0, ops.sread, &mut event, into, 8, -1, 0);
+                        let read = op!(queue.0, ops.sread(&mut event, into, 8, -1, 0));
                         assert_eq!((read, bytes), (8, 7));
                         report.event();
                         if event == 2 {
@@ -624,9 +617,7 @@ fn threads_that_read_one_event_queue_miss_nothing() {
                 watch.next(&what);
             }
         });
-        assert_eq!(close(domain), 0);
-        assert_eq!(close(queue), 0);
-        assert_eq!(close(fabric), 0);
+        close_all!(domain, queue, fabric);
     }
 }
 
@@ -640,9 +631,7 @@ fn tagged(ep: *mut fid_ep, to: fi_addr_t, tag: u64, iov: &[iovec], flags: u64) -
     };
     op!(
         ep,
-        tagged.sendmsg,
-        &raw const message,
-        flags | FI_COMPLETION
+        tagged.sendmsg(&raw const message, flags | FI_COMPLETION)
     )
 }
 
@@ -659,7 +648,7 @@ fn what_waits_for_an_acknowledgement_lets_sleep() {
         let mut got = vec![0_u8; large.len()];
         let (from, into) = (large.as_ptr().cast(), got.as_mut_ptr().cast());
         let any = FI_ADDR_UNSPEC;
-        assert_eq!(op!(there.ep, msg.recv, into, got.len(), NONE, any, NONE), 0);
+        assert_eq!(op!(there.ep, msg.recv(into, got.len(), NONE, any, NONE)), 0);
         // Nothing is posted there for the first, which waits for that.
         let first = [iovec {
             iov_base: large.as_ptr().cast_mut().cast(),
@@ -667,23 +656,23 @@ fn what_waits_for_an_acknowledgement_lets_sleep() {
         }];
         post(here.cq, || tagged(here.ep, to, 1, &first, 0));
         post(here.cq, || {
-            op!(here.ep, msg.send, from, large.len(), NONE, to, NONE)
+            op!(here.ep, msg.send(from, large.len(), NONE, to, NONE))
         });
         post(here.cq, || tagged(here.ep, to, 2, &[], FI_FENCE));
         let progress = || {
-            let read = op!(here.cq, ops.read, ptr::null_mut(), 0);
+            let read = op!(here.cq, ops.read(ptr::null_mut(), 0));
             assert!(read == AGAIN || read == 0, "{read}");
         };
         // Who sends makes progress on its own until it is told that all was written.
         let _: fi_cq_entry = completion_with(here.cq, || {
-            op!(there.cq, ops.read, ptr::null_mut(), 0);
+            op!(there.cq, ops.read(ptr::null_mut(), 0));
         });
         let _: fi_cq_entry = completion(there.cq);
         let mut fd: c_int = -1;
         assert_eq!(control(here.cq, FI_GETWAIT, &mut fd), 0);
         let mut fids = [here.cq.cast::<fid>()];
         until("nothing more to do", || {
-            let safe = op!(here.fabric, ops.trywait, fids.as_mut_ptr(), 1);
+            let safe = op!(here.fabric, ops.trywait(fids.as_mut_ptr(), 1));
             (safe == 0).then_some(())
         });
         let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
@@ -700,11 +689,11 @@ fn what_waits_for_an_acknowledgement_lets_sleep() {
         // And goes on once the peer says so.
         for tag in [1, 2] {
             let len = if tag == 1 { 1 << 20 } else { 0 };
-            let posted = op!(there.ep, tagged.recv, into, len, NONE, any, tag, 0, NONE);
+            let posted = op!(there.ep, tagged.recv(into, len, NONE, any, tag, 0, NONE));
             assert_eq!(posted, 0);
             let _: fi_cq_entry = completion_with(there.cq, progress);
             let _: fi_cq_entry = completion_with(here.cq, || {
-                op!(there.cq, ops.read, ptr::null_mut(), 0);
+                op!(there.cq, ops.read(ptr::null_mut(), 0));
             });
         }
         assert!(got == large);
@@ -772,7 +761,7 @@ fn a_signal_does_not_end_a_wait_for_a_counter() {
         let counter = &counter;
         let said = signalled(
             what,
-            || op!(counter.0, ops.wait, 1, -1),
+            || op!(counter.0, ops.wait(1, -1)),
             |interrupt| {
                 for _ in 0..5 {
                     interrupt();
@@ -788,7 +777,7 @@ fn a_signal_does_not_end_a_wait_for_a_counter() {
         let counter = &counter;
         let wait = || {
             let start = std::time::Instant::now();
-            let said = op!(counter.0, ops.wait, 1, 500);
+            let said = op!(counter.0, ops.wait(1, 500));
             (said, start.elapsed().as_millis())
         };
         let (said, took) = signalled(what, wait, |interrupt| interrupt());
@@ -806,14 +795,14 @@ fn a_signal_ends_a_read_that_waits_for_events() {
                 let (mut event, mut entry) = (0, fi_eq_entry::default());
                 let len = size_of::<fi_eq_entry>();
                 let entry = ptr::from_mut(&mut entry).cast::<c_void>();
-                op!(eq.0, ops.sread, &mut event, entry, len, -1, 0)
+                op!(eq.0, ops.sread(&mut event, entry, len, -1, 0))
             };
             let said = signalled(what, || read(&eq), |interrupt| interrupt());
             assert_eq!(said, AGAIN, "{what}");
             // An event that comes afterwards is read.
             let mut entry = fi_eq_entry::default();
             let (from, len) = (ptr::from_mut(&mut entry).cast(), size_of::<fi_eq_entry>());
-            let put = op!(eq.0, ops.write, FI_NOTIFY, from, len, 0);
+            let put = op!(eq.0, ops.write(FI_NOTIFY, from, len, 0));
             assert_eq!(put, len as isize, "{what}");
             assert_eq!(read(&eq), len as isize, "{what}");
             assert_eq!(close(eq.0), 0);

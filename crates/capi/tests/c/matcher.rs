@@ -192,7 +192,7 @@ impl Matcher {
         };
         let mut srx = ptr::null_mut();
         let at = (&raw mut context).cast::<c_void>();
-        let code = op!(domain, ops.srx_ctx, &mut srx_attr(), &mut srx, at);
+        let code = op!(domain, ops.srx_ctx(&mut srx_attr(), &mut srx, at));
         assert_eq!(code, 0);
         assert!(!self.peer.peer_ops.is_null());
         srx

@@ -22,10 +22,10 @@ unsafe extern "C" {
 /// How long a test waits for what must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Calls an operation of a table: `op!(object, table.name, arguments...)`.
+/// Calls an operation of a table: `op!(object, table.name(arguments))`.
 #[macro_export]
 macro_rules! op {
-    ($object:expr, $table:ident.$name:ident $(, $arg:expr)*) => {
+    ($object:expr, $table:ident.$name:ident($($arg:expr),* $(,)?)) => {
         // SAFETY: the test passes live objects, and what the operation takes.
         unsafe { (*(*$object).$table).$name.unwrap()($object, $($arg),*) }
     };
@@ -43,6 +43,14 @@ macro_rules! fid {
 
 pub fn close<T>(object: *mut T) -> c_int {
     fid!(object, close)
+}
+
+/// Closes objects in this order, which all of them allow.
+#[macro_export]
+macro_rules! close_all {
+    ($($object:expr),+ $(,)?) => {
+        $(assert_eq!($crate::c::close($object), 0, stringify!($object));)+
+    };
 }
 
 pub fn bind<T, U>(object: *mut T, other: *mut U, flags: u64) -> c_int {
@@ -141,7 +149,7 @@ pub fn fabric(info: &Info) -> *mut fid_fabric {
 pub fn domain(fabric: *mut fid_fabric, info: &Info) -> *mut fid_domain {
     let mut domain = ptr::null_mut();
     assert_eq!(
-        op!(fabric, ops.domain, info.0, &mut domain, ptr::null_mut()),
+        op!(fabric, ops.domain(info.0, &mut domain, ptr::null_mut())),
         0
     );
     domain
@@ -156,7 +164,7 @@ pub fn cq(domain: *mut fid_domain, format: fi_cq_format, wait_obj: fi_wait_obj) 
     };
     let mut cq = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.cq_open, &mut attr, &mut cq, ptr::null_mut()),
+        op!(domain, ops.cq_open(&mut attr, &mut cq, ptr::null_mut())),
         0
     );
     cq
@@ -170,7 +178,7 @@ pub fn av(domain: *mut fid_domain, type_: fi_av_type, flags: u64) -> *mut fid_av
     };
     let mut av = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.av_open, &mut attr, &mut av, ptr::null_mut()),
+        op!(domain, ops.av_open(&mut attr, &mut av, ptr::null_mut())),
         0
     );
     av
@@ -183,7 +191,7 @@ pub fn cntr(domain: *mut fid_domain) -> *mut fid_cntr {
     };
     let mut cntr = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.cntr_open, &mut attr, &mut cntr, ptr::null_mut()),
+        op!(domain, ops.cntr_open(&mut attr, &mut cntr, ptr::null_mut())),
         0
     );
     cntr
@@ -197,7 +205,7 @@ pub fn eq(fabric: *mut fid_fabric, wait_obj: fi_wait_obj) -> *mut fid_eq {
     };
     let mut eq = ptr::null_mut();
     assert_eq!(
-        op!(fabric, ops.eq_open, &mut attr, &mut eq, ptr::null_mut()),
+        op!(fabric, ops.eq_open(&mut attr, &mut eq, ptr::null_mut())),
         0
     );
     eq
@@ -206,7 +214,7 @@ pub fn eq(fabric: *mut fid_fabric, wait_obj: fi_wait_obj) -> *mut fid_eq {
 pub fn endpoint(domain: *mut fid_domain, info: &Info) -> *mut fid_ep {
     let mut ep = ptr::null_mut();
     assert_eq!(
-        op!(domain, ops.endpoint, info.0, &mut ep, ptr::null_mut()),
+        op!(domain, ops.endpoint(info.0, &mut ep, ptr::null_mut())),
         0
     );
     ep
@@ -262,7 +270,7 @@ pub fn completion_with<E: Default>(cq: *mut fid_cq, mut meanwhile: impl FnMut())
     let mut entry = E::default();
     until("a completion", || {
         meanwhile();
-        match op!(cq, ops.read, ptr::from_mut(&mut entry).cast::<c_void>(), 1) {
+        match op!(cq, ops.read(ptr::from_mut(&mut entry).cast::<c_void>(), 1)) {
             1 => Some(()),
             code => {
                 assert_eq!(code, -FI_EAGAIN as isize);
@@ -279,7 +287,7 @@ pub fn post(cq: *mut fid_cq, mut call: impl FnMut() -> isize) {
         0 => Some(()),
         code => {
             assert_eq!(code, -FI_EAGAIN as isize);
-            let _progress = op!(cq, ops.read, ptr::null_mut(), 0);
+            let _progress = op!(cq, ops.read(ptr::null_mut(), 0));
             None
         }
     });
@@ -352,10 +360,7 @@ impl Drop for Pair {
         for ep in self.eps {
             assert_eq!(close(ep), 0);
         }
-        assert_eq!(close(self.cq), 0);
-        assert_eq!(close(self.av), 0);
-        assert_eq!(close(self.domain), 0);
-        assert_eq!(close(self.fabric), 0);
+        close_all!(self.cq, self.av, self.domain, self.fabric);
     }
 }
 
@@ -364,7 +369,7 @@ pub fn insert(av: *mut fid_av, addr: &[u8]) -> fi_addr_t {
     let mut peer = FI_ADDR_NOTAVAIL;
     let addr = addr.as_ptr().cast();
     assert_eq!(
-        op!(av, ops.insert, addr, 1, &mut peer, 0, ptr::null_mut()),
+        op!(av, ops.insert(addr, 1, &mut peer, 0, ptr::null_mut())),
         1
     );
     assert_ne!(peer, FI_ADDR_NOTAVAIL);

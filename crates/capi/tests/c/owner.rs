@@ -101,7 +101,7 @@ impl Owner {
         };
         let mut cq = ptr::null_mut();
         let context = (&raw mut context).cast::<c_void>();
-        let code = op!(domain, ops.cq_open, &mut attr, &mut cq, context);
+        let code = op!(domain, ops.cq_open(&mut attr, &mut cq, context));
         assert_eq!(code, 0);
         cq
     }
@@ -109,7 +109,7 @@ impl Owner {
     /// Drives the queue until the owner has been told so often.
     pub fn wait(&self, cq: *mut fid_cq, count: usize) -> Vec<Told> {
         until("the owner is told", || {
-            let code = op!(cq, ops.read, NONE, 0);
+            let code = op!(cq, ops.read(NONE, 0));
             assert!(code == 0 || code == -FI_EAGAIN as isize, "{code}");
             (self.told.borrow().len() >= count).then_some(())
         });

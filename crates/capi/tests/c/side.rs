@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::*;
-use crate::op;
+use crate::{close_all, op};
 
 pub const LEN: usize = 1 << 20;
 pub const REMOTE: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -130,13 +130,13 @@ impl Side {
     /// Completions that are there, failed ones as such.
     pub fn poll(&self) -> Option<Result<usize, c_int>> {
         let mut entry = fi_cq_entry::default();
-        match op!(self.cq, ops.read, ptr::from_mut(&mut entry).cast(), 1) {
+        match op!(self.cq, ops.read(ptr::from_mut(&mut entry).cast(), 1)) {
             1 => Some(Ok(entry.op_context.addr())),
             code if code == -FI_EAGAIN as isize => None,
             code => {
                 assert_eq!(code, -FI_EAVAIL as isize);
                 let mut error = fi_cq_err_entry::default();
-                assert_eq!(op!(self.cq, ops.readerr, &mut error, 0), 1);
+                assert_eq!(op!(self.cq, ops.readerr(&mut error, 0)), 1);
                 Some(Err(error.err))
             }
         }
@@ -164,7 +164,7 @@ impl Side {
         };
         let flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
         let ep = self.ep;
-        post(self.cq, || op!(ep, rma.writemsg, &msg, flags));
+        post(self.cq, || op!(ep, rma.writemsg(&msg, flags)));
     }
 
     pub fn register(&self, memory: &Memory, access: u64, key: u64) -> Region {
@@ -218,11 +218,7 @@ impl Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        assert_eq!(close(self.ep), 0);
-        assert_eq!(close(self.cq), 0);
-        assert_eq!(close(self.av), 0);
-        assert_eq!(close(self.domain), 0);
-        assert_eq!(close(self.fabric), 0);
+        close_all!(self.ep, self.cq, self.av, self.domain, self.fabric);
     }
 }
 
