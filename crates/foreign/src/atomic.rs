@@ -199,111 +199,88 @@ impl<M: Threading> Endpoint<M> {
         };
         let name = call_name(call.kind, form);
         self.post(name, Kind::Plain, call.context, |context| {
-            let ret = match call.kind {
-                AtomicKind::Plain => self.plain_atomic(call, &mut args, form, context),
-                AtomicKind::Fetch => self.fetch_atomic(call, &mut args, form, context),
-                AtomicKind::Compare => self.compare_atomic(call, &mut args, form, context),
-            };
+            let ret = self.call_atomic(call, &mut args, form, context);
             args.spend();
             ret
         })
     }
 
-    #[rustfmt::skip]
-    fn plain_atomic(
+    fn call_atomic(
         &self,
         call: &Atomic<'_>,
         args: &mut Args,
         form: Form,
-        context: *mut c_void,
+        at: *mut c_void,
     ) -> isize {
         let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
         let RmaIov { addr, key, .. } = call.remote.first().copied().unwrap_or_default();
-        let (kind, op) = (call.datatype, call.op);
-        let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
-        let (iocs, descs, parts) = args.group(0);
-        match form {
-            Form::Plain => calls!(
-                table, fi_ops_atomic.write,
-                ep, buf, count, desc, peer, addr, key, kind, op, context,
+        let (kind, op, count) = (call.datatype, call.op, args.count);
+        let [(buf, desc), (cmp, cmp_desc), (out, out_desc)] =
+            [0, 1, 2].map(|group| (args.first(group), args.first_desc(group)));
+        let [
+            (bufs, descs, parts),
+            (cmps, cmp_descs, cmp_parts),
+            (outs, out_descs, out_parts),
+        ] = [0, 1, 2].map(|group| args.group(group));
+        match (call.kind, form) {
+            (AtomicKind::Plain, Form::Plain) => calls!(
+                table,
+                fi_ops_atomic.write(ep, buf, count, desc, peer, addr, key, kind, op, at)
             ),
-            Form::Vector => calls!(
-                table, fi_ops_atomic.writev,
-                ep, iocs, descs, parts, peer, addr, key, kind, op, context,
+            (AtomicKind::Plain, Form::Vector) => calls!(
+                table,
+                fi_ops_atomic.writev(ep, bufs, descs, parts, peer, addr, key, kind, op, at)
             ),
-            Form::Message(flags) => with_message(call, args, context, |msg| {
-                calls!(table, fi_ops_atomic.writemsg, ep, msg, flags.bits())
+            (AtomicKind::Plain, Form::Message(flags)) => with_message(call, args, at, |msg| {
+                calls!(table, fi_ops_atomic.writemsg(ep, msg, flags.bits()))
             }),
-        }
-    }
-
-    #[rustfmt::skip]
-    fn fetch_atomic(
-        &self,
-        call: &Atomic<'_>,
-        args: &mut Args,
-        form: Form,
-        context: *mut c_void,
-    ) -> isize {
-        let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
-        let RmaIov { addr, key, .. } = call.remote.first().copied().unwrap_or_default();
-        let (kind, op) = (call.datatype, call.op);
-        let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
-        let (result, result_desc) = (args.first(2), args.first_desc(2));
-        let (iocs, descs, parts) = args.group(0);
-        let (results, result_descs, result_parts) = args.group(2);
-        match form {
-            Form::Plain => calls!(
-                table, fi_ops_atomic.readwrite,
-                ep, buf, count, desc, result, result_desc, peer, addr, key, kind, op, context,
+            (AtomicKind::Fetch, Form::Plain) => calls!(
+                table,
+                fi_ops_atomic.readwrite(
+                    ep, buf, count, desc, out, out_desc, peer, addr, key, kind, op, at
+                )
             ),
-            Form::Vector => calls!(
-                table, fi_ops_atomic.readwritev,
-                ep, iocs, descs, parts, results, result_descs, result_parts,
-                peer, addr, key, kind, op, context,
+            (AtomicKind::Fetch, Form::Vector) => calls!(
+                table,
+                fi_ops_atomic.readwritev(
+                    ep, bufs, descs, parts, outs, out_descs, out_parts, peer, addr, key, kind, op,
+                    at
+                )
             ),
-            Form::Message(flags) => with_message(call, args, context, |msg| {
+            (AtomicKind::Fetch, Form::Message(flags)) => with_message(call, args, at, |msg| {
                 calls!(
-                    table, fi_ops_atomic.readwritemsg,
-                    ep, msg, results, result_descs, result_parts, flags.bits(),
+                    table,
+                    fi_ops_atomic.readwritemsg(ep, msg, outs, out_descs, out_parts, flags.bits())
                 )
             }),
-        }
-    }
-
-    #[rustfmt::skip]
-    fn compare_atomic(
-        &self,
-        call: &Atomic<'_>,
-        args: &mut Args,
-        form: Form,
-        context: *mut c_void,
-    ) -> isize {
-        let (ep, table, peer) = (self.raw(), self.atomic_ops(), call.peer.0);
-        let RmaIov { addr, key, .. } = call.remote.first().copied().unwrap_or_default();
-        let (kind, op) = (call.datatype, call.op);
-        let (buf, desc, count) = (args.first(0), args.first_desc(0), args.count);
-        let (compare, compare_desc) = (args.first(1), args.first_desc(1));
-        let (result, result_desc) = (args.first(2), args.first_desc(2));
-        let (iocs, descs, parts) = args.group(0);
-        let (compares, compare_descs, compare_parts) = args.group(1);
-        let (results, result_descs, result_parts) = args.group(2);
-        match form {
-            Form::Plain => calls!(
-                table, fi_ops_atomic.compwrite,
-                ep, buf, count, desc, compare, compare_desc, result, result_desc,
-                peer, addr, key, kind, op, context,
+            (AtomicKind::Compare, Form::Plain) => calls!(
+                table,
+                fi_ops_atomic.compwrite(
+                    ep, buf, count, desc, cmp, cmp_desc, out, out_desc, peer, addr, key, kind, op,
+                    at
+                )
             ),
-            Form::Vector => calls!(
-                table, fi_ops_atomic.compwritev,
-                ep, iocs, descs, parts, compares, compare_descs, compare_parts,
-                results, result_descs, result_parts, peer, addr, key, kind, op, context,
+            (AtomicKind::Compare, Form::Vector) => calls!(
+                table,
+                fi_ops_atomic.compwritev(
+                    ep, bufs, descs, parts, cmps, cmp_descs, cmp_parts, outs, out_descs, out_parts,
+                    peer, addr, key, kind, op, at
+                )
             ),
-            Form::Message(flags) => with_message(call, args, context, |msg| {
+            (AtomicKind::Compare, Form::Message(flags)) => with_message(call, args, at, |msg| {
                 calls!(
-                    table, fi_ops_atomic.compwritemsg,
-                    ep, msg, compares, compare_descs, compare_parts,
-                    results, result_descs, result_parts, flags.bits(),
+                    table,
+                    fi_ops_atomic.compwritemsg(
+                        ep,
+                        msg,
+                        cmps,
+                        cmp_descs,
+                        cmp_parts,
+                        outs,
+                        out_descs,
+                        out_parts,
+                        flags.bits()
+                    )
                 )
             }),
         }
@@ -328,15 +305,7 @@ impl<M: Threading> Endpoint<M> {
         let (peer, RmaIov { addr, key, .. }) = (peer.0, to);
         let ret = calls!(
             table,
-            fi_ops_atomic.inject,
-            ep,
-            from,
-            count,
-            peer,
-            addr,
-            key,
-            datatype,
-            op
+            fi_ops_atomic.inject(ep, from, count, peer, addr, key, datatype, op)
         );
         done("fi_inject_atomic", ret)
     }
@@ -434,12 +403,7 @@ impl<M: Threading> Domain<M> {
         let mut attr = fi_atomic_attr::default();
         let ret = calls!(
             self.table(),
-            fi_ops_domain.query_atomic,
-            self.owned.get(),
-            datatype,
-            op,
-            &raw mut attr,
-            flags
+            fi_ops_domain.query_atomic(self.owned.get(), datatype, op, &raw mut attr, flags)
         );
         Error::check("fi_query_atomic", ret)?;
         Ok((attr.count, attr.size))

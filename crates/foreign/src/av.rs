@@ -78,13 +78,7 @@ impl<M: Threading> Av<M> {
         let (from, out) = (packed.as_ptr().cast(), (&raw mut found).cast());
         let ret = calls!(
             self.table(),
-            fi_ops_av.insert,
-            self.owned.get(),
-            from,
-            1,
-            out,
-            flags,
-            ptr::null_mut()
+            fi_ops_av.insert(self.owned.get(), from, 1, out, flags, ptr::null_mut())
         );
         match Error::check_count("fi_av_insert", ret as isize)? {
             1 => {
@@ -103,11 +97,7 @@ impl<M: Threading> Av<M> {
     pub(crate) fn give_id(&self, addr: FiAddr, id: FiAddr) -> Result<()> {
         let ret = calls!(
             self.table(),
-            fi_ops_av.set_user_id,
-            self.owned.get(),
-            addr.0,
-            id.0,
-            0
+            fi_ops_av.set_user_id(self.owned.get(), addr.0, id.0, 0)
         );
         Error::check("fi_av_set_user_id", ret)
     }
@@ -135,13 +125,7 @@ impl<M: Threading> Av<M> {
         let from: *const c_void = packed.as_ptr().cast();
         let ret = calls!(
             self.table(),
-            fi_ops_av.insert,
-            self.owned.get(),
-            from,
-            count,
-            out,
-            0,
-            ptr::null_mut()
+            fi_ops_av.insert(self.owned.get(), from, count, out, 0, ptr::null_mut())
         );
         Error::check_count("fi_av_insert", ret as isize)?;
         self.know(found);
@@ -162,13 +146,14 @@ impl<M: Threading> Av<M> {
         let mut found = u64::MAX;
         let ret = calls!(
             self.table(),
-            fi_ops_av.insertsvc,
-            self.owned.get(),
-            node.as_ptr(),
-            service,
-            &raw mut found,
-            0,
-            ptr::null_mut()
+            fi_ops_av.insertsvc(
+                self.owned.get(),
+                node.as_ptr(),
+                service,
+                &raw mut found,
+                0,
+                ptr::null_mut()
+            )
         );
         match Error::check_count("fi_av_insertsvc", ret as isize)? {
             1 => {
@@ -191,11 +176,7 @@ impl<M: Threading> Av<M> {
         let (raw, count) = (addrs.as_mut_ptr(), addrs.len());
         let ret = calls!(
             self.table(),
-            fi_ops_av.remove,
-            self.owned.get(),
-            raw,
-            count,
-            0
+            fi_ops_av.remove(self.owned.get(), raw, count, 0)
         );
         Error::check("fi_av_remove", ret)
     }
@@ -237,13 +218,7 @@ impl<M: Threading> Av<M> {
         let context: *mut c_void = errors.as_mut_ptr().cast();
         let ret = calls!(
             self.table(),
-            fi_ops_av.insert,
-            self.owned.get(),
-            from,
-            count,
-            out,
-            flags.bits(),
-            context
+            fi_ops_av.insert(self.owned.get(), from, count, out, flags.bits(), context)
         );
         Ok((Error::check_count("fi_av_insert", ret as isize)?, found))
     }
@@ -266,15 +241,16 @@ impl<M: Threading> Av<M> {
         let mut found = vec![FiAddr::NOTAVAIL; count];
         let ret = calls!(
             self.table(),
-            fi_ops_av.insertsym,
-            self.owned.get(),
-            node.as_ptr(),
-            nodes,
-            service.as_ptr(),
-            services,
-            found.as_mut_ptr().cast(),
-            0,
-            ptr::null_mut()
+            fi_ops_av.insertsym(
+                self.owned.get(),
+                node.as_ptr(),
+                nodes,
+                service.as_ptr(),
+                services,
+                found.as_mut_ptr().cast(),
+                0,
+                ptr::null_mut()
+            )
         );
         Ok((Error::check_count("fi_av_insertsym", ret as isize)?, found))
     }
@@ -291,11 +267,7 @@ impl<M: Threading> Av<M> {
         let out: *mut c_void = bytes.as_mut_ptr().cast();
         let ret = calls!(
             self.table(),
-            fi_ops_av.lookup,
-            self.owned.get(),
-            addr.0,
-            out,
-            &raw mut need
+            fi_ops_av.lookup(self.owned.get(), addr.0, out, &raw mut need)
         );
         Error::check("fi_av_lookup", ret)?;
         Ok((bytes, need))

@@ -33,12 +33,13 @@ macro_rules! op {
 }
 pub(crate) use op;
 
-/// Calls a function of an operation table, and gives `FI_ENOSYS` where there is none. The object that
+/// Calls a function of an operation table, `calls!(table, fi_ops_msg.inject(ep, buf, len, dest))`, and
+/// gives `FI_ENOSYS` where there is none. The object that
 /// has the table is open and among the arguments, what they point to is as the function wants it and
 /// stays until it returns, and the memory of an operation and its context until its completion: the
 /// first by the promise of [`UserBuf`](ripstop_mem::UserBuf), the second by the book.
 macro_rules! calls {
-    ($table:expr, $type:ident.$member:ident, $($arg:expr),* $(,)?) => {
+    ($table:expr, $type:ident.$member:ident($($arg:expr),* $(,)?)) => {
         match $crate::call::op!($table, $type.$member) {
             // SAFETY: as each user of this macro keeps what it asks for.
             Some(function) => unsafe { function($($arg),*) },

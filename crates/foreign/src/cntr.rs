@@ -82,10 +82,7 @@ impl<M: Threading> Counter<M> {
     pub(crate) fn wait_for(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {
         let ret = calls!(
             self.table(),
-            fi_ops_cntr.wait,
-            self.owned.get(),
-            threshold,
-            call::millis(timeout)
+            fi_ops_cntr.wait(self.owned.get(), threshold, call::millis(timeout))
         );
         Error::check("fi_cntr_wait", ret)
     }

@@ -375,19 +375,19 @@ impl<M: Threading> Endpoint<M> {
         } = unsafe { *ep };
         match (operation, call) {
             (Op::Msg(op), DataCall::Recv { .. }) => {
-                calls!(msg, fi_ops_msg.recvmsg, ep, &raw const op.msg, flags)
+                calls!(msg, fi_ops_msg.recvmsg(ep, &raw const op.msg, flags))
             }
-            (Op::Msg(op), _) => calls!(msg, fi_ops_msg.sendmsg, ep, &raw const op.msg, flags),
+            (Op::Msg(op), _) => calls!(msg, fi_ops_msg.sendmsg(ep, &raw const op.msg, flags)),
             (Op::Tagged(op), DataCall::Recv { .. }) => {
-                calls!(tagged, fi_ops_tagged.recvmsg, ep, &raw const op.msg, flags)
+                calls!(tagged, fi_ops_tagged.recvmsg(ep, &raw const op.msg, flags))
             }
             (Op::Tagged(op), _) => {
-                calls!(tagged, fi_ops_tagged.sendmsg, ep, &raw const op.msg, flags)
+                calls!(tagged, fi_ops_tagged.sendmsg(ep, &raw const op.msg, flags))
             }
             (Op::Rma(op), DataCall::Read(..)) => {
-                calls!(rma, fi_ops_rma.readmsg, ep, &raw const op.msg, flags)
+                calls!(rma, fi_ops_rma.readmsg(ep, &raw const op.msg, flags))
             }
-            (Op::Rma(op), _) => calls!(rma, fi_ops_rma.writemsg, ep, &raw const op.msg, flags),
+            (Op::Rma(op), _) => calls!(rma, fi_ops_rma.writemsg(ep, &raw const op.msg, flags)),
             _ => -(Errno::EINVAL.0 as isize),
         }
     }

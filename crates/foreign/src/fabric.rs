@@ -60,10 +60,7 @@ impl Fabric {
         let count = count.map_err(|_| Error::new("fi_trywait", Errno::EINVAL))?;
         let ret = calls!(
             self.table(),
-            fi_ops_fabric.trywait,
-            self.owned.get(),
-            fids.as_mut_ptr(),
-            count
+            fi_ops_fabric.trywait(self.owned.get(), fids.as_mut_ptr(), count)
         );
         Error::check("fi_trywait", ret)
     }

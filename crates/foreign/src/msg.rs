@@ -36,19 +36,12 @@ impl<M: Threading> Endpoint<M> {
         let (base, len) = (buf.as_ptr().cast(), buf.len());
         match data {
             None => self.post("fi_send", Kind::Plain, context, |at| {
-                calls!(table, fi_ops_msg.send, ep, base, len, none(), to.0, at)
+                calls!(table, fi_ops_msg.send(ep, base, len, none(), to.0, at))
             }),
             Some(data) => self.post("fi_senddata", Kind::Plain, context, |at| {
                 calls!(
                     table,
-                    fi_ops_msg.senddata,
-                    ep,
-                    base,
-                    len,
-                    none(),
-                    data,
-                    to.0,
-                    at
+                    fi_ops_msg.senddata(ep, base, len, none(), data, to.0, at)
                 )
             }),
         }
@@ -67,7 +60,7 @@ impl<M: Threading> Endpoint<M> {
         let (ep, table) = (self.raw(), self.msg_ops());
         self.post("fi_sendmsg", Kind::Plain, context, |at| {
             let mut msg = message(&mut parts, to, data, at);
-            let ret = calls!(table, fi_ops_msg.sendmsg, ep, &raw const msg, flags.bits());
+            let ret = calls!(table, fi_ops_msg.sendmsg(ep, &raw const msg, flags.bits()));
             spend(&mut msg);
             parts.spend();
             ret
@@ -82,11 +75,11 @@ impl<M: Threading> Endpoint<M> {
         match data {
             None => done(
                 "fi_inject",
-                calls!(table, fi_ops_msg.inject, ep, from, len, to.0),
+                calls!(table, fi_ops_msg.inject(ep, from, len, to.0)),
             ),
             Some(data) => done(
                 "fi_injectdata",
-                calls!(table, fi_ops_msg.injectdata, ep, from, len, data, to.0),
+                calls!(table, fi_ops_msg.injectdata(ep, from, len, data, to.0)),
             ),
         }
     }
@@ -97,7 +90,7 @@ impl<M: Threading> Endpoint<M> {
         let (ep, table) = (self.raw(), self.msg_ops());
         let (base, len) = (buf.as_ptr().cast(), buf.len());
         self.post("fi_recv", Kind::Plain, context, |at| {
-            calls!(table, fi_ops_msg.recv, ep, base, len, none(), from.0, at)
+            calls!(table, fi_ops_msg.recv(ep, base, len, none(), from.0, at))
         })
     }
 
@@ -117,7 +110,7 @@ impl<M: Threading> Endpoint<M> {
         let (ep, table) = (self.raw(), self.msg_ops());
         self.post("fi_recvmsg", kind, context, |at| {
             let mut msg = message(&mut parts, from, 0, at);
-            let ret = calls!(table, fi_ops_msg.recvmsg, ep, &raw const msg, flags.bits());
+            let ret = calls!(table, fi_ops_msg.recvmsg(ep, &raw const msg, flags.bits()));
             spend(&mut msg);
             parts.spend();
             ret

@@ -46,7 +46,7 @@ pub(crate) fn wait_object(fid: *mut fid) -> Result<i32> {
     let arg: *mut c_void = (&raw mut object).cast();
     // SAFETY: the caller passes a live object.
     let table: *const fi_ops = unsafe { (*fid).ops };
-    let ret = calls!(table, fi_ops.control, fid, FI_GETWAITOBJ, arg);
+    let ret = calls!(table, fi_ops.control(fid, FI_GETWAITOBJ, arg));
     Error::check("fi_control", ret)?;
     Ok(object)
 }
@@ -146,7 +146,7 @@ impl<M: Threading> Cq<M> {
         let mut entry = Entry([UNTOUCHED; ROOM]);
         entry.0.iter_mut().take(known).for_each(|byte| *byte = 0);
         let into = (&raw mut entry).cast();
-        let ret = calls!(self.table(), fi_ops_cq.readerr, self.owned.get(), into, 0);
+        let ret = calls!(self.table(), fi_ops_cq.readerr(self.owned.get(), into, 0));
         Error::check_count("fi_cq_readerr", ret)?;
         Ok(entry.0.to_vec())
     }
@@ -209,7 +209,7 @@ impl<M: Threading> Endpoint<M> {
         let arg: *mut c_void = (&raw mut alias).cast();
         // SAFETY: the endpoint is open.
         let table: *const fi_ops = unsafe { (*this).ops };
-        let ret = calls!(table, fi_ops.control, this, FI_ALIAS, arg);
+        let ret = calls!(table, fi_ops.control(this, FI_ALIAS, arg));
         Error::check("fi_ep_alias", ret)?;
         let code = |closed: Result<()>| closed.map_or_else(|e| -i64::from(e.errno.0), |()| 0);
         let parent = code(call::close(this));

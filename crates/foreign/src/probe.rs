@@ -71,12 +71,7 @@ impl<M: Threading> Object<M> {
         let (table, need_out) = (self.options(), &raw mut need);
         let ret = calls!(
             table,
-            fi_ops_ep.getopt,
-            fid,
-            FI_OPT_ENDPOINT,
-            name,
-            out,
-            need_out
+            fi_ops_ep.getopt(fid, FI_OPT_ENDPOINT, name, out, need_out)
         );
         (Error::check("fi_getopt", ret), need)
     }
@@ -170,12 +165,7 @@ impl Eq {
         let ret = match timeout {
             None => calls!(
                 self.table(),
-                fi_ops_eq.read,
-                eq,
-                &raw mut event,
-                into,
-                len,
-                flags.bits()
+                fi_ops_eq.read(eq, &raw mut event, into, len, flags.bits())
             ),
             Some(_) => match op!(self.table(), fi_ops_eq.sread) {
                 // SAFETY: the queue is open, and the entry has room for `len` bytes.
@@ -198,6 +188,6 @@ fn name_into(table: *const fi_ops_cm, fid: *mut fid, len: usize) -> (Result<()>,
         0 => ptr::null_mut(),
         _ => bytes.as_mut_ptr().cast(),
     };
-    let ret = calls!(table, fi_ops_cm.getname, fid, out, &raw mut need);
+    let ret = calls!(table, fi_ops_cm.getname(fid, out, &raw mut need));
     (Error::check("fi_getname", ret), need)
 }

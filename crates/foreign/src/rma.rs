@@ -96,30 +96,13 @@ impl<M: Threading> Endpoint<M> {
             None => self.post("fi_write", Kind::Plain, context, |at| {
                 calls!(
                     table,
-                    fi_ops_rma.write,
-                    ep,
-                    base,
-                    len,
-                    none(),
-                    peer.0,
-                    addr,
-                    key,
-                    at
+                    fi_ops_rma.write(ep, base, len, none(), peer.0, addr, key, at)
                 )
             }),
             Some(data) => self.post("fi_writedata", Kind::Plain, context, |at| {
                 calls!(
                     table,
-                    fi_ops_rma.writedata,
-                    ep,
-                    base,
-                    len,
-                    none(),
-                    data,
-                    peer.0,
-                    addr,
-                    key,
-                    at
+                    fi_ops_rma.writedata(ep, base, len, none(), data, peer.0, addr, key, at)
                 )
             }),
         }
@@ -139,15 +122,7 @@ impl<M: Threading> Endpoint<M> {
         self.post("fi_read", Kind::Plain, context, |at| {
             calls!(
                 table,
-                fi_ops_rma.read,
-                ep,
-                base,
-                len,
-                none(),
-                peer.0,
-                addr,
-                key,
-                at
+                fi_ops_rma.read(ep, base, len, none(), peer.0, addr, key, at)
             )
         })
     }
@@ -167,20 +142,13 @@ impl<M: Threading> Endpoint<M> {
         match data {
             None => done(
                 "fi_inject_write",
-                calls!(table, fi_ops_rma.inject, ep, from, len, peer.0, addr, key),
+                calls!(table, fi_ops_rma.inject(ep, from, len, peer.0, addr, key)),
             ),
             Some(data) => done(
                 "fi_inject_writedata",
                 calls!(
                     table,
-                    fi_ops_rma.injectdata,
-                    ep,
-                    from,
-                    len,
-                    data,
-                    peer.0,
-                    addr,
-                    key
+                    fi_ops_rma.injectdata(ep, from, len, data, peer.0, addr, key)
                 ),
             ),
         }
@@ -204,28 +172,12 @@ impl<M: Threading> Endpoint<M> {
             let ret = match reads {
                 true => calls!(
                     table,
-                    fi_ops_rma.readv,
-                    ep,
-                    iov,
-                    desc,
-                    count,
-                    peer.0,
-                    addr,
-                    key,
-                    at
+                    fi_ops_rma.readv(ep, iov, desc, count, peer.0, addr, key, at)
                 ),
                 false => {
                     calls!(
                         table,
-                        fi_ops_rma.writev,
-                        ep,
-                        iov,
-                        desc,
-                        count,
-                        peer.0,
-                        addr,
-                        key,
-                        at
+                        fi_ops_rma.writev(ep, iov, desc, count, peer.0, addr, key, at)
                     )
                 }
             };
@@ -249,8 +201,8 @@ impl<M: Threading> Endpoint<M> {
         self.post(call, Kind::Plain, asked.context, |at| {
             let mut msg = message(&mut parts, &places, asked, at);
             let ret = match reads {
-                true => calls!(table, fi_ops_rma.readmsg, ep, &raw const msg, flags),
-                false => calls!(table, fi_ops_rma.writemsg, ep, &raw const msg, flags),
+                true => calls!(table, fi_ops_rma.readmsg(ep, &raw const msg, flags)),
+                false => calls!(table, fi_ops_rma.writemsg(ep, &raw const msg, flags)),
             };
             spend(&mut msg, &mut places);
             parts.spend();

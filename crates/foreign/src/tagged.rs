@@ -39,28 +39,13 @@ impl<M: Threading> Endpoint<M> {
             None => self.post("fi_tsend", Kind::Plain, context, |at| {
                 calls!(
                     table,
-                    fi_ops_tagged.send,
-                    ep,
-                    base,
-                    len,
-                    none(),
-                    to.0,
-                    tag,
-                    at
+                    fi_ops_tagged.send(ep, base, len, none(), to.0, tag, at)
                 )
             }),
             Some(data) => self.post("fi_tsenddata", Kind::Plain, context, |at| {
                 calls!(
                     table,
-                    fi_ops_tagged.senddata,
-                    ep,
-                    base,
-                    len,
-                    none(),
-                    data,
-                    to.0,
-                    tag,
-                    at
+                    fi_ops_tagged.senddata(ep, base, len, none(), data, to.0, tag, at)
                 )
             }),
         }
@@ -81,10 +66,7 @@ impl<M: Threading> Endpoint<M> {
             let mut msg = message(&mut parts, to, (tag, 0), data, at);
             let ret = calls!(
                 table,
-                fi_ops_tagged.sendmsg,
-                ep,
-                &raw const msg,
-                flags.bits()
+                fi_ops_tagged.sendmsg(ep, &raw const msg, flags.bits())
             );
             spend(&mut msg);
             parts.spend();
@@ -106,19 +88,13 @@ impl<M: Threading> Endpoint<M> {
         match data {
             None => done(
                 "fi_tinject",
-                calls!(table, fi_ops_tagged.inject, ep, from, len, to.0, tag),
+                calls!(table, fi_ops_tagged.inject(ep, from, len, to.0, tag)),
             ),
             Some(data) => done(
                 "fi_tinjectdata",
                 calls!(
                     table,
-                    fi_ops_tagged.injectdata,
-                    ep,
-                    from,
-                    len,
-                    data,
-                    to.0,
-                    tag
+                    fi_ops_tagged.injectdata(ep, from, len, data, to.0, tag)
                 ),
             ),
         }
@@ -138,15 +114,7 @@ impl<M: Threading> Endpoint<M> {
         self.post("fi_trecv", Kind::Plain, context, |at| {
             calls!(
                 table,
-                fi_ops_tagged.recv,
-                ep,
-                base,
-                len,
-                none(),
-                from.0,
-                tag,
-                ignore,
-                at
+                fi_ops_tagged.recv(ep, base, len, none(), from.0, tag, ignore, at)
             )
         })
     }
@@ -169,10 +137,7 @@ impl<M: Threading> Endpoint<M> {
             let (ep, table) = (self.raw(), self.tagged_ops());
             let ret = calls!(
                 table,
-                fi_ops_tagged.recvmsg,
-                ep,
-                &raw const msg,
-                flags.bits()
+                fi_ops_tagged.recvmsg(ep, &raw const msg, flags.bits())
             );
             spend(&mut msg);
             parts.spend();

@@ -29,7 +29,7 @@ impl WaitSet {
         let set = self.owned.get();
         // SAFETY: the set is open.
         let table: *const fi_ops_wait = unsafe { (*set).ops };
-        let ret = calls!(table, fi_ops_wait.wait, set, millis(timeout));
+        let ret = calls!(table, fi_ops_wait.wait(set, millis(timeout)));
         Error::check("fi_wait", ret)
     }
 }
@@ -47,7 +47,7 @@ impl Fabric {
         };
         let mut set: *mut fid_wait = ptr::null_mut();
         let (fabric, attr, out) = (self.owned.get(), &raw mut attr, &raw mut set);
-        let ret = calls!(self.table(), fi_ops_fabric.wait_open, fabric, attr, out);
+        let ret = calls!(self.table(), fi_ops_fabric.wait_open(fabric, attr, out));
         let owned = Owned::new(opened("fi_wait_open", ret, set)?, self.clone());
         Ok(Arc::new(WaitSet { owned }))
     }

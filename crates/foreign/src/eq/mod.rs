@@ -133,12 +133,7 @@ impl Eq {
         let (out, buf, len) = (&raw mut event, (&raw mut room).cast(), size_of::<Room>());
         let ret = calls!(
             self.table(),
-            fi_ops_eq.read,
-            self.owned.get(),
-            out,
-            buf,
-            len,
-            0
+            fi_ops_eq.read(self.owned.get(), out, buf, len, 0)
         );
         let len = Error::check_count("fi_eq_read", ret)?;
         self.event(event, &room, len)
@@ -155,13 +150,7 @@ impl Eq {
         let millis = call::millis(timeout);
         let ret = calls!(
             self.table(),
-            fi_ops_eq.sread,
-            self.owned.get(),
-            out,
-            buf,
-            len,
-            millis,
-            0
+            fi_ops_eq.sread(self.owned.get(), out, buf, len, millis, 0)
         );
         let len = Error::check_count("fi_eq_sread", ret)?;
         self.event(event, &room, len)
@@ -216,10 +205,7 @@ impl Eq {
         };
         let ret = calls!(
             self.table(),
-            fi_ops_eq.readerr,
-            self.owned.get(),
-            &raw mut entry,
-            0
+            fi_ops_eq.readerr(self.owned.get(), &raw mut entry, 0)
         );
         if Error::check_count("fi_eq_readerr", ret)? == 0 {
             return Err(Error::new("fi_eq_readerr", Errno::EAGAIN));

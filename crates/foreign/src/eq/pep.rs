@@ -76,11 +76,7 @@ impl PassiveEp {
         let param = data_ptr(data);
         let ret = calls!(
             self.cm(),
-            fi_ops_cm.reject,
-            self.owned.get(),
-            handle,
-            param,
-            data.len()
+            fi_ops_cm.reject(self.owned.get(), handle, param, data.len())
         );
         Error::check("fi_reject", ret)
     }
@@ -102,7 +98,7 @@ impl PassiveEp {
     }
 
     pub(crate) fn start(&self) -> Result<()> {
-        let ret = calls!(self.cm(), fi_ops_cm.listen, self.owned.get());
+        let ret = calls!(self.cm(), fi_ops_cm.listen(self.owned.get()));
         Error::check("fi_listen", ret)
     }
 
@@ -111,10 +107,7 @@ impl PassiveEp {
         let bytes: *mut c_void = padded.as_mut_ptr().cast();
         let ret = calls!(
             self.cm(),
-            fi_ops_cm.setname,
-            self.owned.fid(),
-            bytes,
-            addr.as_bytes().len()
+            fi_ops_cm.setname(self.owned.fid(), bytes, addr.as_bytes().len())
         );
         Error::check("fi_setname", ret)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ripstop_abi::{
     FI_COLLECTIVE, fi_av_set_attr, fi_collective_addr, fi_collective_attr, fi_ops_av_set,
-    fi_ops_collective, fid_av_set, fid_ep, fid_mc,
+    fi_ops_collective, fid_av_set, fid_mc,
 };
 use ripstop_core::av::set::{AvSetAttr, UNIVERSE};
 use ripstop_core::provider::{CollCall, CollLimit, Threshold, Token};
@@ -53,11 +53,7 @@ impl<M: Threading> Av<M> {
         let (av, context) = (self.owned.get(), ptr::null_mut());
         let ret = calls!(
             self.table(),
-            fi_ops_av.av_set,
-            av,
-            &raw mut c_attr,
-            &raw mut set,
-            context
+            fi_ops_av.av_set(av, &raw mut c_attr, &raw mut set, context)
         );
         let set = opened("fi_av_set", ret, set)?;
         let members = if start.is_specified() {
@@ -148,7 +144,7 @@ impl<M: Threading> AvSet<M> {
     ///
     /// What the library says.
     pub fn insert(&self, addr: FiAddr) -> Result<()> {
-        let ret = calls!(self.table(), fi_ops_av_set.insert, self.owned.get(), addr.0);
+        let ret = calls!(self.table(), fi_ops_av_set.insert(self.owned.get(), addr.0));
         Error::check("fi_av_set_insert", ret)?;
         self.members.with(|members| members.push(addr));
         Ok(())
@@ -160,7 +156,7 @@ impl<M: Threading> AvSet<M> {
     ///
     /// What the library says.
     pub fn remove(&self, addr: FiAddr) -> Result<()> {
-        let ret = calls!(self.table(), fi_ops_av_set.remove, self.owned.get(), addr.0);
+        let ret = calls!(self.table(), fi_ops_av_set.remove(self.owned.get(), addr.0));
         Error::check("fi_av_set_remove", ret)?;
         self.members
             .with(|members| members.retain(|member| *member != addr));
@@ -176,9 +172,7 @@ impl<M: Threading> AvSet<M> {
         let mut addr = FiAddr::NOTAVAIL.0;
         let ret = calls!(
             self.table(),
-            fi_ops_av_set.addr,
-            self.owned.get(),
-            &raw mut addr
+            fi_ops_av_set.addr(self.owned.get(), &raw mut addr)
         );
         Error::check("fi_av_set_addr", ret)?;
         Ok(FiAddr(addr))
@@ -276,14 +270,6 @@ fn call_name(coll: Collective) -> &'static str {
     }
 }
 
-/// The call's arguments as C takes them.
-struct Args {
-    ep: *mut fid_ep,
-    input: *mut c_void,
-    result: *mut c_void,
-    context: *mut c_void,
-}
-
 impl<M: Threading> Endpoint<M> {
     /// Joins the group of a set (`fi_join_collective`), under the address of the set, of a group
     /// or any other. Events call it by the name, with the context.
@@ -307,7 +293,7 @@ impl<M: Threading> Endpoint<M> {
         let mut join = || {
             let (at, out) = ((&raw const addr).cast(), &raw mut group);
             let (table, ep) = (self.cm(), self.raw());
-            let ret = calls!(table, fi_ops_cm.join, ep, at, flags, out, ptr::null_mut());
+            let ret = calls!(table, fi_ops_cm.join(ep, at, flags, out, ptr::null_mut()));
             let found = opened("fi_join_collective", ret, group)?;
             Ok((found.get().cast(), found))
         };
@@ -380,7 +366,7 @@ impl<M: Threading> Endpoint<M> {
             0 => ptr::null_mut(),
             _ => buf.as_ptr().cast(),
         };
-        let (ep, mut call) = (self.raw(), *call);
+        let mut call = *call;
         if when.is_some() {
             call.flags |= Flags::TRIGGER;
         }
@@ -389,73 +375,72 @@ impl<M: Threading> Endpoint<M> {
             if let Some(Err(error)) = armed {
                 return error.code();
             }
-            let args = Args {
-                ep,
-                input: start(input),
-                result: start(result),
-                context,
-            };
-            match call.coll.has_root() {
-                true => self.rooted(&call, &args),
-                false => self.unrooted(&call, &args),
-            }
+            self.call_collective(&call, [input, result].map(start), context)
         })
     }
 
-    #[rustfmt::skip]
-    fn rooted(&self, call: &Collecting, args: &Args) -> isize {
-        let Args { ep, input, result, context } = *args;
-        let Collecting { count, datatype: kind, op, .. } = *call;
+    fn call_collective(
+        &self,
+        call: &Collecting,
+        [input, result]: [*mut c_void; 2],
+        context: *mut c_void,
+    ) -> isize {
+        let (ep, table, none) = (self.raw(), self.collective_ops(), ptr::null_mut());
+        let (count, kind, op) = (call.count, call.datatype, call.op);
         let (group, root, flags) = (call.group.0, call.root.0, call.flags.bits());
-        let (table, none) = (self.collective_ops(), ptr::null_mut());
         match call.coll {
+            Collective::Barrier if flags == 0 => {
+                calls!(table, fi_ops_collective.barrier(ep, group, context))
+            }
+            Collective::Barrier => {
+                calls!(table, fi_ops_collective.barrier2(ep, group, flags, context))
+            }
             Collective::Broadcast => calls!(
-                table, fi_ops_collective.broadcast,
-                ep, result, count, none, group, root, kind, flags, context,
+                table,
+                fi_ops_collective
+                    .broadcast(ep, result, count, none, group, root, kind, flags, context)
+            ),
+            Collective::Alltoall => calls!(
+                table,
+                fi_ops_collective.alltoall(
+                    ep, input, count, none, result, none, group, kind, flags, context
+                )
+            ),
+            Collective::Allreduce => calls!(
+                table,
+                fi_ops_collective.allreduce(
+                    ep, input, count, none, result, none, group, kind, op, flags, context
+                )
+            ),
+            Collective::Allgather => calls!(
+                table,
+                fi_ops_collective.allgather(
+                    ep, input, count, none, result, none, group, kind, flags, context
+                )
+            ),
+            Collective::ReduceScatter => calls!(
+                table,
+                fi_ops_collective.reduce_scatter(
+                    ep, input, count, none, result, none, group, kind, op, flags, context
+                )
             ),
             Collective::Reduce => calls!(
-                table, fi_ops_collective.reduce,
-                ep, input, count, none, result, none, group, root, kind, op, flags, context,
+                table,
+                fi_ops_collective.reduce(
+                    ep, input, count, none, result, none, group, root, kind, op, flags, context
+                )
             ),
             Collective::Scatter => calls!(
-                table, fi_ops_collective.scatter,
-                ep, input, count, none, result, none, group, root, kind, flags, context,
+                table,
+                fi_ops_collective.scatter(
+                    ep, input, count, none, result, none, group, root, kind, flags, context
+                )
             ),
-            _ => calls!(
-                table, fi_ops_collective.gather,
-                ep, input, count, none, result, none, group, root, kind, flags, context,
-            ),
-        }
-    }
-
-    #[rustfmt::skip]
-    fn unrooted(&self, call: &Collecting, args: &Args) -> isize {
-        let Args { ep, input, result, context } = *args;
-        let Collecting { count, datatype: kind, op, .. } = *call;
-        let (group, flags) = (call.group.0, call.flags.bits());
-        let (table, none) = (self.collective_ops(), ptr::null_mut());
-        match (call.coll, flags) {
-            (Collective::Barrier, 0) => {
-                calls!(table, fi_ops_collective.barrier, ep, group, context)
-            }
-            (Collective::Barrier, _) => {
-                calls!(table, fi_ops_collective.barrier2, ep, group, flags, context)
-            }
-            (Collective::Allreduce, _) => calls!(
-                table, fi_ops_collective.allreduce,
-                ep, input, count, none, result, none, group, kind, op, flags, context,
-            ),
-            (Collective::ReduceScatter, _) => calls!(
-                table, fi_ops_collective.reduce_scatter,
-                ep, input, count, none, result, none, group, kind, op, flags, context,
-            ),
-            (Collective::Alltoall, _) => calls!(
-                table, fi_ops_collective.alltoall,
-                ep, input, count, none, result, none, group, kind, flags, context,
-            ),
-            _ => calls!(
-                table, fi_ops_collective.allgather,
-                ep, input, count, none, result, none, group, kind, flags, context,
+            Collective::Gather => calls!(
+                table,
+                fi_ops_collective.gather(
+                    ep, input, count, none, result, none, group, root, kind, flags, context
+                )
             ),
         }
     }
@@ -482,11 +467,7 @@ impl<M: Threading> Domain<M> {
         };
         let ret = calls!(
             self.table(),
-            fi_ops_domain.query_collective,
-            self.owned.get(),
-            coll,
-            &raw mut attr,
-            flags
+            fi_ops_domain.query_collective(self.owned.get(), coll, &raw mut attr, flags)
         );
         Error::check("fi_query_collective", ret)?;
         Ok(CollLimit {

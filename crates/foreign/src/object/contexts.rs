@@ -77,12 +77,12 @@ impl<M: Threading> ScalableEp<M> {
             ContextAttr::Tx(attr) => {
                 let mut attr = attr.map(c_tx);
                 let attr = attr.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-                calls!(table, fi_ops_ep.tx_ctx, sep, index, attr, out, none)
+                calls!(table, fi_ops_ep.tx_ctx(sep, index, attr, out, none))
             }
             ContextAttr::Rx(attr) => {
                 let mut attr = attr.map(c_rx);
                 let attr = attr.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-                calls!(table, fi_ops_ep.rx_ctx, sep, index, attr, out, none)
+                calls!(table, fi_ops_ep.rx_ctx(sep, index, attr, out, none))
             }
         };
         let ep = opened(call, ret, ep)?;
@@ -104,7 +104,7 @@ impl<M: Threading> Domain<M> {
         let mut stx: *mut fid_stx = ptr::null_mut();
         let (table, domain) = (self.table(), self.owned.get());
         let (attr, out, none) = (&raw mut attr, &raw mut stx, ptr::null_mut());
-        let ret = calls!(table, fi_ops_domain.stx_ctx, domain, attr, out, none);
+        let ret = calls!(table, fi_ops_domain.stx_ctx(domain, attr, out, none));
         let owned = Owned::new(opened("fi_stx_context", ret, stx)?, self.clone());
         Ok(SharedTx { owned })
     }
@@ -118,7 +118,7 @@ impl<M: Threading> Domain<M> {
         let mut ep: *mut fid_ep = ptr::null_mut();
         let (table, domain) = (self.table(), self.owned.get());
         let (attr, out, none) = (&raw mut attr, &raw mut ep, ptr::null_mut());
-        let ret = calls!(table, fi_ops_domain.srx_ctx, domain, attr, out, none);
+        let ret = calls!(table, fi_ops_domain.srx_ctx(domain, attr, out, none));
         let ep = opened("fi_srx_context", ret, ep)?;
         let context = Endpoint::new(ep, self.clone(), &info, FidToken::NONE);
         Ok(SharedRx(Arc::new(context)))
@@ -134,7 +134,7 @@ impl<M: Threading> Domain<M> {
         let raw: *mut fi_info = copy.as_mut_ptr();
         let (table, domain) = (self.table(), self.owned.get());
         let (out, none) = (&raw mut sep, ptr::null_mut());
-        let ret = calls!(table, fi_ops_domain.scalable_ep, domain, raw, out, none);
+        let ret = calls!(table, fi_ops_domain.scalable_ep(domain, raw, out, none));
         let sep = opened(CALL, ret, sep)?;
         Ok(ScalableEp {
             sep: Arc::new(Endpoint::new(sep, self.clone(), info, token)),

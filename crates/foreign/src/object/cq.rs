@@ -128,7 +128,7 @@ impl<M: Threading> Cq<M> {
         let mut entries = NO_ENTRIES;
         let max = max.min(BATCH);
         let buf: *mut c_void = entries.as_mut_ptr().cast();
-        let ret = calls!(self.table(), fi_ops_cq.read, self.owned.get(), buf, max);
+        let ret = calls!(self.table(), fi_ops_cq.read(self.owned.get(), buf, max));
         let count = Error::check_count("fi_cq_read", ret)?;
         fits(count, max, "fi_cq_read");
         for i in 0..count {
@@ -209,10 +209,7 @@ impl<M: Threading> Cq<M> {
         };
         let ret = calls!(
             self.table(),
-            fi_ops_cq.readerr,
-            self.owned.get(),
-            &raw mut entry,
-            0
+            fi_ops_cq.readerr(self.owned.get(), &raw mut entry, 0)
         );
         if Error::check_count("fi_cq_readerr", ret)? == 0 {
             return Err(Error::new("fi_cq_readerr", Errno::EAGAIN));
@@ -259,7 +256,7 @@ impl<M: Threading> Cq<M> {
     }
 
     pub(crate) fn wake(&self) -> Result<()> {
-        let ret = calls!(self.table(), fi_ops_cq.signal, self.owned.get());
+        let ret = calls!(self.table(), fi_ops_cq.signal(self.owned.get()));
         Error::check("fi_cq_signal", ret)
     }
 

@@ -159,10 +159,7 @@ impl<M: Threading> Endpoint<M> {
         let bytes: *mut c_void = padded.as_mut_ptr().cast();
         let ret = calls!(
             self.cm(),
-            fi_ops_cm.setname,
-            self.owned.fid(),
-            bytes,
-            addr.as_bytes().len()
+            fi_ops_cm.setname(self.owned.fid(), bytes, addr.as_bytes().len())
         );
         Error::check("fi_setname", ret)
     }
@@ -171,7 +168,7 @@ impl<M: Threading> Endpoint<M> {
         let mut bytes = [0_u8; 512];
         let mut len = bytes.len();
         let out: *mut c_void = bytes.as_mut_ptr().cast();
-        let ret = calls!(self.cm(), fi_ops_cm.getpeer, self.raw(), out, &raw mut len);
+        let ret = calls!(self.cm(), fi_ops_cm.getpeer(self.raw(), out, &raw mut len));
         Error::check("fi_getpeer", ret)?;
         Ok(Addr::from_bytes(&bytes[..len.min(bytes.len())]))
     }
@@ -181,11 +178,7 @@ impl<M: Threading> Endpoint<M> {
         let to: *const c_void = padded.as_ptr().cast();
         let ret = calls!(
             self.cm(),
-            fi_ops_cm.connect,
-            self.raw(),
-            to,
-            data_ptr(data),
-            data.len()
+            fi_ops_cm.connect(self.raw(), to, data_ptr(data), data.len())
         );
         Error::check("fi_connect", ret)
     }
@@ -193,16 +186,13 @@ impl<M: Threading> Endpoint<M> {
     pub(crate) fn start_accepting(&self, data: &[u8]) -> Result<()> {
         let ret = calls!(
             self.cm(),
-            fi_ops_cm.accept,
-            self.raw(),
-            data_ptr(data),
-            data.len()
+            fi_ops_cm.accept(self.raw(), data_ptr(data), data.len())
         );
         Error::check("fi_accept", ret)
     }
 
     pub(crate) fn disconnect(&self) -> Result<()> {
-        let ret = calls!(self.cm(), fi_ops_cm.shutdown, self.raw(), 0);
+        let ret = calls!(self.cm(), fi_ops_cm.shutdown(self.raw(), 0));
         Error::check("fi_shutdown", ret)
     }
 
@@ -214,7 +204,7 @@ impl<M: Threading> Endpoint<M> {
             false => domain.book(|book| book.posted(context)),
         };
         let address = address.ok_or(Error::new("fi_cancel", Errno::ENOENT))?;
-        let ret = calls!(self.ops(), fi_ops_ep.cancel, self.owned.fid(), address);
+        let ret = calls!(self.ops(), fi_ops_ep.cancel(self.owned.fid(), address));
         Error::check_count("fi_cancel", ret).map(|_| ())
     }
 
@@ -263,11 +253,7 @@ impl<M: Threading> Domain<M> {
         let raw: *mut fi_info = copy.as_mut_ptr();
         let ret = calls!(
             self.table(),
-            fi_ops_domain.endpoint,
-            self.owned.get(),
-            raw,
-            &raw mut ep,
-            ptr::null_mut()
+            fi_ops_domain.endpoint(self.owned.get(), raw, &raw mut ep, ptr::null_mut())
         );
         let ep = opened(CALL, ret, ep)?;
         if let Some(request) = request {
@@ -346,12 +332,7 @@ pub(crate) fn getopt(
     let out: *mut c_void = (&raw mut value).cast();
     let ret = calls!(
         table,
-        fi_ops_ep.getopt,
-        fid,
-        FI_OPT_ENDPOINT,
-        name,
-        out,
-        &raw mut got
+        fi_ops_ep.getopt(fid, FI_OPT_ENDPOINT, name, out, &raw mut got)
     );
     Error::check("fi_getopt", ret)?;
     Ok(value.0[..got.min(value.0.len())].to_vec())
@@ -372,12 +353,7 @@ pub(crate) fn setopt(
     let ptr: *const c_void = (&raw const value).cast();
     let ret = calls!(
         table,
-        fi_ops_ep.setopt,
-        fid,
-        FI_OPT_ENDPOINT,
-        name,
-        ptr,
-        from.len()
+        fi_ops_ep.setopt(fid, FI_OPT_ENDPOINT, name, ptr, from.len())
     );
     Error::check("fi_setopt", ret)
 }

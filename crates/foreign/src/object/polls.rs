@@ -33,7 +33,7 @@ impl<M: Threading> PollSet<M> {
         // SAFETY: the object is open; its context is for its opener, who is this crate, to set.
         unsafe { (*member).context = member.cast() };
         let set = self.owned.get();
-        let ret = calls!(self.table(), fi_ops_poll.poll_add, set, member, 0);
+        let ret = calls!(self.table(), fi_ops_poll.poll_add(set, member, 0));
         Error::check("fi_poll_add", ret)
     }
 
@@ -55,7 +55,7 @@ impl<M: Threading> PollSet<M> {
     /// What the library says.
     pub fn remove(&self, member: &Object<M>) -> Result<()> {
         let (set, fid) = (self.owned.get(), member.fid());
-        let ret = calls!(self.table(), fi_ops_poll.poll_del, set, fid, 0);
+        let ret = calls!(self.table(), fi_ops_poll.poll_del(set, fid, 0));
         Error::check("fi_poll_del", ret)?;
         self.members
             .with(|members| members.retain(|other| other.fid() != fid));
@@ -72,7 +72,7 @@ impl<M: Threading> PollSet<M> {
         let mut contexts: Vec<*mut c_void> = vec![ptr::null_mut(); max];
         let room = c_int::try_from(max).map_err(|_| Error::new("fi_poll", Errno::EINVAL))?;
         let (set, out) = (self.owned.get(), contexts.as_mut_ptr());
-        let ret: c_int = calls!(self.table(), fi_ops_poll.poll, set, out, room);
+        let ret: c_int = calls!(self.table(), fi_ops_poll.poll(set, out, room));
         contexts.truncate(Error::check_count("fi_poll", ret as isize)?);
         Ok(contexts.into_iter().map(|context| context.addr()).collect())
     }
@@ -83,7 +83,7 @@ impl<M: Threading> Domain<M> {
         let mut attr = fi_poll_attr::default();
         let mut set: *mut fid_poll = ptr::null_mut();
         let (domain, attr, out) = (self.owned.get(), &raw mut attr, &raw mut set);
-        let ret = calls!(self.table(), fi_ops_domain.poll_open, domain, attr, out);
+        let ret = calls!(self.table(), fi_ops_domain.poll_open(domain, attr, out));
         Ok(PollSet {
             owned: Owned::new(opened("fi_poll_open", ret, set)?, self.clone()),
             members: M::Lock::new(Vec::new()),
