@@ -88,19 +88,22 @@ impl<T: Transport> State<T> {
     /// A full poll: all links, and epoll unless it was asked a moment ago. Returns whether there was
     /// anything to do.
     fn full_poll(&mut self) -> bool {
-        let Some(mut events) = self.events.take() else {
+        if std::mem::replace(&mut self.full_poll_runs, true) {
             return false;
-        };
+        }
         let ended = self.ending.len();
         let (mut active, mut last) = match polls_links::<T>() {
             true => self.poll_links(),
             false => (0, None),
         };
         let polls_epoll = !polls_links::<T>() || self.active.polls_epoll(T::System::now);
-        let found = polls_epoll && self.epoll.poll(&mut events).is_ok() && !events.is_empty();
+        let found =
+            polls_epoll && self.epoll.poll(&mut self.events).is_ok() && !self.events.is_empty();
         if found {
-            for index in 0..events.len() {
-                let Some(event) = events.at(index) else { break };
+            for index in 0..self.events.len() {
+                let Some(event) = self.events.at(index) else {
+                    break;
+                };
                 let id = event.token as u32;
                 match event.token & token::KIND {
                     token::CONNECTION => {
@@ -138,9 +141,10 @@ impl<T: Transport> State<T> {
             self.active.untracked_for -= 1;
         }
         if polls_epoll && !self.ending.is_empty() {
-            self.end_connections(if events.is_full() { ended } else { usize::MAX });
+            let full = self.events.is_full();
+            self.end_connections(if full { ended } else { usize::MAX });
         }
-        self.events = Some(events);
+        self.full_poll_runs = false;
         // Peers that may reach what this side has exposed wait to be told of what was applied.
         self.active.refill(polls_epoll || !self.exposed.is_empty());
         if !polls_links::<T>() {

@@ -91,8 +91,10 @@ pub(crate) struct State<T: Transport> {
     pub(crate) timer_period: Duration,
     /// When connections were last checked, see [`Link::CHECKS_PEER`](crate::Link::CHECKS_PEER).
     pub(crate) peers_checked_at: Duration,
-    /// Taken while a poll of all is under way.
-    pub(crate) events: Option<Events>,
+    /// What epoll reported to the last full poll.
+    pub(crate) events: Events,
+    /// A full poll is under way: what it does may make progress, but no other full poll.
+    pub(crate) full_poll_runs: bool,
     pub(crate) rx_buffer: Box<[u8]>,
     /// Bytes in the receive buffer, after a fast poll that answered `Received`.
     pub(crate) rx_len: usize,
@@ -172,7 +174,8 @@ impl<T: Transport> State<T> {
             timer,
             timer_period: Duration::ZERO,
             peers_checked_at: Duration::ZERO,
-            events: Some(Events::with_capacity(64)),
+            events: Events::with_capacity(64),
+            full_poll_runs: false,
             rx_buffer: vec![0; RX_BUFFER].into_boxed_slice(),
             rx_len: 0,
             rx_error: Errno(0),
