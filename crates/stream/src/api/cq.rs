@@ -109,10 +109,15 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         entry: impl FnMut(&Completion),
     ) -> R {
         if K::SHARED {
-            return R::from(self.read_found(state, found, max, entry));
+            return self.read_found(state, found, max, entry);
         }
         drop(state);
-        self.read_unshared(found, max, entry)
+        match found {
+            Some(FastPoll::Insufficient) => {
+                self.read_unshared_rest(FastPoll::Insufficient, max, entry)
+            }
+            _ => self.read_unshared(found, max, entry),
+        }
     }
 
     #[inline(never)]
@@ -122,49 +127,49 @@ impl<T: Transport, K: Mode> Cq<T, K> {
         max: usize,
         entry: impl FnMut(&Completion),
     ) -> R {
-        R::from(self.read_found(self.inner.state.lock(), found, max, entry))
+        self.read_found(self.inner.state.lock(), found, max, entry)
     }
 
     /// Takes what waits, or one small message that a fast poll has found, which is not queued first.
     /// `found` is `None` where entries wait.
     #[inline(always)]
-    fn read_found(
+    fn read_found<R: From<Result<usize>>>(
         &self,
         mut state: impl DerefMut<Target = State<T>>,
         found: Option<FastPoll>,
         max: usize,
         mut entry: impl FnMut(&Completion),
-    ) -> Result<usize> {
+    ) -> R {
         // Who asks for no entries asks for progress.
         if max > 0 {
             let Some(found) = found else {
                 // No progress is needed, but what was put off must not wait for the next one.
                 state.end_burst();
-                return take(&mut state, self.id, max, &mut entry)
-                    .inspect(|_| state.yield_policy.note_found());
+                let taken = take(&mut state, self.id, max, &mut entry);
+                return R::from(taken.inspect(|_| state.yield_policy.note_found()));
             };
             if let Some(completion) = state.fast_receive(self.id, found) {
                 entry(&completion);
                 state.yield_policy.note_found();
-                return Ok(1);
+                return R::from(Ok(1));
             }
         }
         let found = found.unwrap_or(FastPoll::Insufficient);
         if K::SHARED {
-            return self.progress_and_take(state, found, max, entry);
+            return R::from(self.progress_and_take(state, found, max, entry));
         }
         drop(state);
         self.read_unshared_rest(found, max, entry)
     }
 
     #[inline(never)]
-    fn read_unshared_rest(
+    fn read_unshared_rest<R: From<Result<usize>>>(
         &self,
         found: FastPoll,
         max: usize,
         entry: impl FnMut(&Completion),
-    ) -> Result<usize> {
-        self.progress_and_take(self.inner.state.lock(), found, max, entry)
+    ) -> R {
+        R::from(self.progress_and_take(self.inner.state.lock(), found, max, entry))
     }
 
     /// All other reads. A payload that arrives in parts may give no completion for many of them, so
