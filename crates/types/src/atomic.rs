@@ -1,13 +1,11 @@
 //! What atomic operations act on and what they do (man page `fi_atomic(3)`).
 
-use crate::enums::numbered;
-
 numbered! {
     /// The type of one element of an atomic operation (`enum fi_datatype`). The values are those
     /// of `rdma/fi_domain.h`; `FI_VOID`, which only collectives use, is not among them.
     ///
     /// Elements are in the byte order of the machine that holds them.
-    Datatype {
+    pub enum Datatype: u8 as u32 {
         /// Signed 8-bit integer (`FI_INT8`).
         Int8 = 0,
         /// Unsigned 8-bit integer (`FI_UINT8`).
@@ -111,7 +109,7 @@ numbered! {
     /// those of `rdma/fi_domain.h`; `FI_NOOP`, which only collectives use, is not among them.
     ///
     /// Below, `t` is the element at the target, `b` that of the operand, `c` that of the comparison.
-    AtomicOp {
+    pub enum AtomicOp: u8 as u32 {
         /// `if b < t { t = b }` (`FI_MIN`).
         Min = 0,
         /// `if b > t { t = b }` (`FI_MAX`).
@@ -195,39 +193,21 @@ impl AtomicOp {
     }
 }
 
-/// The three families of atomic calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum AtomicKind {
-    /// `fi_atomic` and its forms: an operand, no result.
-    Plain = 0,
-    /// `fi_fetch_atomic` and its forms: an operand (none for
-    /// [`AtomicRead`](AtomicOp::AtomicRead)), and the old value as the result.
-    Fetch = 1,
-    /// `fi_compare_atomic` and its forms: an operand, a comparison, and the old value as the
-    /// result.
-    Compare = 2,
+numbered! {
+    /// The three families of atomic calls. The numbers are ours: C has none.
+    pub enum AtomicKind: u8 as u8 {
+        /// `fi_atomic` and its forms: an operand, no result.
+        Plain = 0,
+        /// `fi_fetch_atomic` and its forms: an operand (none for
+        /// [`AtomicRead`](AtomicOp::AtomicRead)), and the old value as the result.
+        Fetch = 1,
+        /// `fi_compare_atomic` and its forms: an operand, a comparison, and the old value as the
+        /// result.
+        Compare = 2,
+    }
 }
 
 impl AtomicKind {
-    /// The kind with this number, or `None`. The numbers are ours: C has none.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::Plain),
-            1 => Some(Self::Fetch),
-            2 => Some(Self::Compare),
-            _ => None,
-        }
-    }
-
-    /// The number that [`from_number`](Self::from_number) takes.
-    #[inline]
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
     /// Whether calls of this kind take this operation on this datatype: what
     /// `fi_atomicvalid`, `fi_fetch_atomicvalid` and `fi_compare_atomicvalid` answer where the
     /// target can compute the datatype.

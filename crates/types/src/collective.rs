@@ -1,12 +1,11 @@
 //! Operations of a group of endpoints (man page `fi_collective(3)`).
 
-use crate::enums::numbered;
 use crate::{AtomicOp, Datatype};
 
 numbered! {
     /// What the members of a group do together (`enum fi_collective_op`). The values are those of
     /// `rdma/fi_domain.h`.
-    Collective {
+    pub enum Collective: u8 as u32 {
         /// Nobody goes on before all have come (`FI_BARRIER`).
         Barrier = 0,
         /// All get what the root has (`FI_BROADCAST`).

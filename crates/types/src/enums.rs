@@ -1,35 +1,3 @@
-/// An enumeration of C without a default, whose values count from 0.
-macro_rules! numbered {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $name { $($(#[$vmeta])* $variant = $value,)* }
-
-        impl $name {
-            /// All, in the order of their numbers.
-            pub const ALL: [Self; [$($value),*].len()] = [$(Self::$variant),*];
-
-            /// The one with this C value, or `None` for a number that names none.
-            #[must_use]
-            pub const fn from_number(number: u32) -> Option<Self> {
-                match number {
-                    $($value => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
-
-            /// The C value.
-            #[inline]
-            #[must_use]
-            pub const fn number(self) -> u32 {
-                self as u32
-            }
-        }
-    };
-}
-pub(crate) use numbered;
-
 macro_rules! c_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)* }) => {
         $(#[$meta])*

@@ -14,6 +14,9 @@
     )
 )]
 
+#[macro_use]
+mod numbered;
+
 mod addr;
 mod atomic;
 mod collective;
