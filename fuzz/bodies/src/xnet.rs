@@ -201,7 +201,7 @@ pub fn base_emit(data: &[u8]) {
         Op::EagerLimit,
     ];
     let op = Op::from_byte(number).unwrap_or(extended[usize::from(number) % extended.len()]);
-    let refusal = Answer::from_byte(number & 3).zip(Reason::from_byte(number >> 1));
+    let refusal = Answer::from_number(number & 3).zip(Reason::from_number(number >> 1));
     let iovs: Vec<_> = (0..bytes.u8() % 6)
         .map(|_| RmaIov {
             addr: bytes.u64(),
@@ -226,7 +226,7 @@ pub fn base_emit(data: &[u8]) {
         rma,
         refusal,
         payload_len: bytes.u64(),
-        coll: CollKind::from_byte(bytes.u8() & 15).map(|kind| Coll {
+        coll: CollKind::from_number(bytes.u8() & 15).map(|kind| Coll {
             kind,
             group: bytes.u64(),
             check: bytes.u64(),

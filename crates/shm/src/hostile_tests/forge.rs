@@ -81,12 +81,12 @@ fn random_header(random: &mut Numbers) -> (Header, usize) {
         header.rma = RmaIovs::one(iov);
     }
     if op == Op::Refuse {
-        let answer = [0, 1, 2, 3].map(Answer::from_byte);
-        let reason = [0, 1, 2, 3, 4].map(Reason::from_byte);
+        let answer = [0, 1, 2, 3].map(Answer::from_number);
+        let reason = [0, 1, 2, 3, 4].map(Reason::from_number);
         header.refusal = pick(random, &answer).zip(pick(random, &reason));
     }
     if op == Op::Coll {
-        let kind = CollKind::from_byte(1 + random.below(8) as u8).unwrap();
+        let kind = CollKind::from_number(1 + random.below(8) as u8).unwrap();
         header.coll = Some(Coll {
             kind,
             ..Coll::default()

@@ -3,6 +3,8 @@
 //! A header of 32 bytes and up to 256 bytes of connection data, in one send: C peers read
 //! each of the two parts with a single receive and give up on a short one.
 
+use ripstop_types::numbered;
+
 use crate::{ByteOrder, WireError};
 
 /// Length of the header in bytes.
@@ -17,26 +19,15 @@ pub const MAX_LEN: usize = HEADER_LEN + MAX_DATA as usize;
 /// The only version there is.
 pub const VERSION: u8 = 3;
 
-/// What a connection message says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// `fi_connect`.
-    Request = 0,
-    /// `fi_accept`.
-    Response = 1,
-    /// `fi_reject`.
-    Reject = 6,
-}
-
-impl Kind {
-    const fn from_byte(byte: u8) -> Result<Self, WireError> {
-        match byte {
-            0 => Ok(Self::Request),
-            1 => Ok(Self::Response),
-            6 => Ok(Self::Reject),
-            found => Err(WireError::CmKind { found }),
-        }
+numbered! {
+    /// What a connection message says.
+    pub enum Kind: u8 as u8 {
+        /// `fi_connect`.
+        Request = 0,
+        /// `fi_accept`.
+        Response = 1,
+        /// `fi_reject`.
+        Reject = 6,
     }
 }
 
@@ -191,7 +182,7 @@ impl Header {
                 expected: VERSION,
             });
         }
-        let kind = Kind::from_byte(kind)?;
+        let kind = Kind::from_number(kind).ok_or(WireError::CmKind { found: kind })?;
         Self {
             kind,
             host: host_order(kind, *mark)?,

@@ -1,6 +1,6 @@
 //! What members of a collective group say to each other.
 
-use core::fmt;
+use ripstop_types::numbered;
 
 use crate::WireError;
 use crate::cursor::{Reader, Writer};
@@ -8,59 +8,27 @@ use crate::cursor::{Reader, Writer};
 /// Length in bytes of the part behind the base header.
 pub(super) const COLL_LEN: u8 = 32;
 
-/// What a message between members is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum CollKind {
-    /// Data of a step.
-    Data = 1,
-    /// The receiver of a step's data has the place for it.
-    Ready = 2,
-    /// Whether the operation goes on; asked when it has not for a while.
-    Ask = 3,
-    /// The sender has ended the operation.
-    Gone = 4,
-    /// To member 0: the sender joins.
-    Join = 5,
-    /// From member 0: all have joined.
-    Joined = 6,
-    /// The sender does not join, or no longer.
-    Decline = 7,
-    /// The sender waits for the receiver to join.
-    #[default]
-    Ping = 8,
-}
-
-impl CollKind {
-    /// The kind of this number.
-    #[must_use]
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Data,
-            2 => Self::Ready,
-            3 => Self::Ask,
-            4 => Self::Gone,
-            5 => Self::Join,
-            6 => Self::Joined,
-            7 => Self::Decline,
-            8 => Self::Ping,
-            _ => return None,
-        })
-    }
-}
-
-impl fmt::Display for CollKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Data => "data",
-            Self::Ready => "ready",
-            Self::Ask => "ask",
-            Self::Gone => "gone",
-            Self::Join => "join",
-            Self::Joined => "joined",
-            Self::Decline => "decline",
-            Self::Ping => "ping",
-        })
+numbered! {
+    /// What a message between members is.
+    #[derive(Default, PartialOrd, Ord)]
+    pub enum CollKind: u8 as u8 {
+        /// Data of a step.
+        Data = 1,
+        /// The receiver of a step's data has the place for it.
+        Ready = 2,
+        /// Whether the operation goes on; asked when it has not for a while.
+        Ask = 3,
+        /// The sender has ended the operation.
+        Gone = 4,
+        /// To member 0: the sender joins.
+        Join = 5,
+        /// From member 0: all have joined.
+        Joined = 6,
+        /// The sender does not join, or no longer.
+        Decline = 7,
+        /// The sender waits for the receiver to join.
+        #[default]
+        Ping = 8,
     }
 }
 

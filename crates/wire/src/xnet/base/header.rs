@@ -273,7 +273,11 @@ impl Header {
         let has_cq_data = op.may_carry_cq_data() && flags.contains(BaseFlags::REMOTE_CQ_DATA);
         let (refusal, kind, op_data) = match op {
             Op::Refuse => (Some(refusal::parse(op_data, rma_count)?), None, 0),
-            Op::Coll => (None, Some(coll_kind(op_data)?), 0),
+            Op::Coll => (
+                None,
+                Some(CollKind::from_number(op_data).ok_or(WireError::CollKind { found: op_data })?),
+                0,
+            ),
             _ => (None, None, op_data),
         };
         let index_high = if op.has_index() { rma_count } else { 0 };
@@ -455,13 +459,6 @@ fn header_len(op: Op, has_cq_data: bool, rma_count: u8) -> u8 {
         }
     };
     cq_data.saturating_add(rest).saturating_add(BASE_LEN as u8)
-}
-
-const fn coll_kind(byte: u8) -> Result<CollKind, WireError> {
-    match CollKind::from_byte(byte) {
-        Some(kind) => Ok(kind),
-        None => Err(WireError::CollKind { found: byte }),
-    }
 }
 
 fn optional(present: bool, bytes: &mut Reader<'_>) -> Result<Option<u64>, WireError> {

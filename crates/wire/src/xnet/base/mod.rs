@@ -13,7 +13,6 @@ mod small;
 #[cfg(test)]
 mod tests;
 
-use core::fmt;
 use core::ops::BitOr;
 
 pub use coll::{Coll, CollKind};
@@ -54,28 +53,13 @@ impl Op {
     /// [`WireError::Op`].
     #[inline]
     pub const fn from_byte(byte: u8) -> Result<Self, WireError> {
-        Ok(match byte {
-            0 => Self::Msg,
-            1 => Self::Tag,
-            2 => Self::ReadReq,
-            3 => Self::ReadRsp,
-            4 => Self::Write,
-            5 => Self::TagRts,
-            6 => Self::Cts,
-            7 => Self::Data,
-            64 => Self::Refuse,
-            65 => Self::Atomic,
-            66 => Self::FetchAtomic,
-            67 => Self::CompareAtomic,
-            68 => Self::Coll,
-            69 => Self::EagerLimit,
-            found => {
-                return Err(WireError::Op {
-                    found,
-                    max: Self::MAX,
-                });
-            }
-        })
+        match Self::from_number(byte) {
+            Some(op) => Ok(op),
+            None => Err(WireError::Op {
+                found: byte,
+                max: Self::MAX,
+            }),
+        }
     }
 
     /// Whether its header may carry remote completion data. On the others the flag
@@ -117,27 +101,6 @@ impl Op {
     #[must_use]
     pub const fn has_index(self) -> bool {
         matches!(self, Self::TagRts | Self::Cts | Self::Data)
-    }
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Msg => "msg",
-            Self::Tag => "tag",
-            Self::ReadReq => "read request",
-            Self::ReadRsp => "read response",
-            Self::Write => "write",
-            Self::TagRts => "tag RTS",
-            Self::Cts => "CTS",
-            Self::Data => "data",
-            Self::Refuse => "refusal",
-            Self::Atomic => "atomic",
-            Self::FetchAtomic => "fetching atomic",
-            Self::CompareAtomic => "comparing atomic",
-            Self::Coll => "collective",
-            Self::EagerLimit => "eager limit",
-        })
     }
 }
 

@@ -518,7 +518,7 @@ fn headers() -> impl Strategy<Value = Header> {
                         (answers[data as usize % 3], reasons[tag as usize % 4])
                     }),
                     coll: (op == Op::Coll).then(|| Coll {
-                        kind: CollKind::from_byte(op_data % 8 + 1).unwrap(),
+                        kind: CollKind::from_number(op_data % 8 + 1).unwrap(),
                         group: data,
                         check: tag,
                         seq: len as u32,
