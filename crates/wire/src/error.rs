@@ -4,177 +4,203 @@ use ripstop_types::Errno;
 
 use crate::op::Op;
 
-/// Why bytes are not the PDU they should be, or why a value cannot be put into bytes.
-///
-/// One variant per field, with what was found and what it is measured against. `Copy` and
-/// allocation-free, so that it may be made on any path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WireError {
-    /// Fewer bytes than the PDU (or its next field) takes. The only error that more bytes
-    /// may cure.
-    Truncated {
-        /// Bytes at hand.
-        found: usize,
-        /// Bytes needed.
-        needed: usize,
-    },
-    /// The buffer to emit into is too small.
-    NoRoom {
-        /// Bytes at hand.
-        found: usize,
-        /// Bytes needed.
-        needed: usize,
-    },
-    /// The version of a data header.
-    Version {
-        /// The byte on the wire.
-        found: u8,
-        /// The only version spoken.
-        expected: u8,
-    },
-    /// The operation of a data header.
-    Op {
-        /// The byte on the wire.
-        found: u8,
-        /// The highest known operation.
-        max: u8,
-    },
-    /// `hdr_size` is outside what any form of the operation takes.
-    HeaderRange {
-        /// The operation.
-        op: Op,
-        /// The byte on the wire.
-        found: u8,
-        /// Its shortest header, in bytes.
-        min: u8,
-        /// Its longest header, in bytes.
-        max: u8,
-    },
-    /// `hdr_size` is not what the operation, its flags and its count of RMA segments take.
-    HeaderSize {
-        /// The operation.
-        op: Op,
-        /// The byte on the wire.
-        found: u8,
-        /// The length that follows from the other fields.
-        expected: u8,
-    },
-    /// The total size does not cover its own header.
-    Size {
-        /// The total on the wire.
-        found: u64,
-        /// The header's length in bytes.
-        header: u8,
-    },
-    /// A payload length that, with its header, does not fit 64 bits.
-    PayloadTooLong {
-        /// The payload length in bytes.
-        found: u64,
-        /// The longest possible one.
-        max: u64,
-    },
-    /// A payload on an operation that has none.
-    UnexpectedPayload {
-        /// The operation.
-        op: Op,
-        /// The payload length in bytes.
-        found: u64,
-    },
-    /// Remote completion data on an operation that carries none.
-    UnexpectedCqData {
-        /// The operation.
-        op: Op,
-    },
-    /// RMA segments on an operation that carries none.
-    UnexpectedRma {
-        /// The operation.
-        op: Op,
-        /// How many.
-        found: u8,
-    },
-    /// Too many RMA segments.
-    RmaCount {
-        /// The count on the wire, or in the caller's list (capped at 255).
-        found: u8,
-        /// The limit.
-        max: u8,
-    },
-    /// The lengths of the RMA segments add up to more than any transfer may have.
-    RmaOverflow,
-    /// A write whose payload is not as long as the segments it is for.
-    RmaLength {
-        /// The payload length in bytes.
-        found: u64,
-        /// The sum of the segments' lengths.
-        expected: u64,
-    },
-    /// Rendezvous index 0, which stands for "none".
-    Index {
-        /// The operation.
-        op: Op,
-    },
-    /// A refusal that says something nobody knows, or nothing.
-    Refusal {
-        /// What it stands for.
-        answer: u8,
-        /// The reason.
-        reason: u8,
-    },
-    /// The exponent of an eager limit.
-    EagerLimit {
-        /// The byte on the wire.
-        found: u8,
-    },
-    /// The kind of a message between members of a collective group.
-    CollKind {
-        /// The byte on the wire.
-        found: u8,
-    },
-    /// The last field of such a message, which is zero.
-    CollReserved {
-        /// The number on the wire.
-        found: u32,
-    },
-    /// The version of a connection message.
-    CmVersion {
-        /// The byte on the wire.
-        found: u8,
-        /// The only version spoken.
-        expected: u8,
-    },
-    /// The type of a connection message.
-    CmKind {
-        /// The byte on the wire.
-        found: u8,
-    },
-    /// More connection data than a connection message holds.
-    CmDataLen {
-        /// The length in bytes (capped at 65535).
-        found: u16,
-        /// The limit.
-        max: u16,
-    },
-    /// The byte-order mark is a one in no byte order.
-    CmByteOrder {
-        /// The mark, read as little endian.
-        found: u64,
-    },
-    /// Connection data that is no RDM greeting: the peer is another kind of endpoint, or
-    /// speaks another protocol over the same connection messages.
-    RdmLength {
-        /// The length in bytes.
-        found: usize,
-        /// That of a greeting.
-        expected: usize,
-    },
-    /// A peer granted a protocol version that was not asked for.
-    RdmVersion {
-        /// The version granted.
-        found: u8,
-        /// The version asked for.
-        max: u8,
-    },
+/// Defines the enum of errors: behind each variant stands what is said of it, with its fields.
+macro_rules! errors {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $($(#[$vmeta:meta])* $variant:ident
+            $({ $($(#[$fmeta:meta])* $field:ident: $type:ty,)+ })? => $text:literal,)+
+    }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$vmeta])* $variant $({ $($(#[$fmeta])* $field: $type,)+ })?,)+
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match *self {
+                    $(Self::$variant $({ $($field,)+ })? => write!(f, $text),)+
+                }
+            }
+        }
+    };
+}
+
+errors! {
+    /// Why bytes are not the PDU they should be, or why a value cannot be put into bytes.
+    ///
+    /// One variant per field, with what was found and what it is measured against. `Copy` and
+    /// allocation-free, so that it may be made on any path.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum WireError {
+        /// Fewer bytes than the PDU (or its next field) takes. The only error that more bytes
+        /// may cure.
+        Truncated {
+            /// Bytes at hand.
+            found: usize,
+            /// Bytes needed.
+            needed: usize,
+        } => "{found} bytes at hand, expected at least {needed}",
+        /// The buffer to emit into is too small.
+        NoRoom {
+            /// Bytes at hand.
+            found: usize,
+            /// Bytes needed.
+            needed: usize,
+        } => "{found} bytes of room, expected at least {needed}",
+        /// The version of a data header.
+        Version {
+            /// The byte on the wire.
+            found: u8,
+            /// The only version spoken.
+            expected: u8,
+        } => "data header version {found}, expected {expected}",
+        /// The operation of a data header.
+        Op {
+            /// The byte on the wire.
+            found: u8,
+            /// The highest known operation.
+            max: u8,
+        } => "operation {found}, expected at most {max}",
+        /// `hdr_size` is outside what any form of the operation takes.
+        HeaderRange {
+            /// The operation.
+            op: Op,
+            /// The byte on the wire.
+            found: u8,
+            /// Its shortest header, in bytes.
+            min: u8,
+            /// Its longest header, in bytes.
+            max: u8,
+        } => "{op} header of {found} bytes, expected a multiple of 8 from {min} to {max}",
+        /// `hdr_size` is not what the operation, its flags and its count of RMA segments take.
+        HeaderSize {
+            /// The operation.
+            op: Op,
+            /// The byte on the wire.
+            found: u8,
+            /// The length that follows from the other fields.
+            expected: u8,
+        } => "{op} header of {found} bytes, expected {expected}",
+        /// The total size does not cover its own header.
+        Size {
+            /// The total on the wire.
+            found: u64,
+            /// The header's length in bytes.
+            header: u8,
+        } => "total size {found}, expected at least the header's {header}",
+        /// A payload length that, with its header, does not fit 64 bits.
+        PayloadTooLong {
+            /// The payload length in bytes.
+            found: u64,
+            /// The longest possible one.
+            max: u64,
+        } => "payload of {found} bytes, expected at most {max}",
+        /// A payload on an operation that has none.
+        UnexpectedPayload {
+            /// The operation.
+            op: Op,
+            /// The payload length in bytes.
+            found: u64,
+        } => "{op} with a payload of {found} bytes, expected none",
+        /// Remote completion data on an operation that carries none.
+        UnexpectedCqData {
+            /// The operation.
+            op: Op,
+        } => "{op} with remote completion data, expected none",
+        /// RMA segments on an operation that carries none.
+        UnexpectedRma {
+            /// The operation.
+            op: Op,
+            /// How many.
+            found: u8,
+        } => "{op} with {found} RMA segments, expected none",
+        /// Too many RMA segments.
+        RmaCount {
+            /// The count on the wire, or in the caller's list (capped at 255).
+            found: u8,
+            /// The limit.
+            max: u8,
+        } => "{found} RMA segments, expected at most {max}",
+        /// The lengths of the RMA segments add up to more than any transfer may have.
+        RmaOverflow => "the lengths of the RMA segments add up to more than 64 bits hold, \
+             expected a sum that leaves room for a header",
+        /// A write whose payload is not as long as the segments it is for.
+        RmaLength {
+            /// The payload length in bytes.
+            found: u64,
+            /// The sum of the segments' lengths.
+            expected: u64,
+        } => "write payload of {found} bytes, expected the {expected} of its RMA segments",
+        /// Rendezvous index 0, which stands for "none".
+        Index {
+            /// The operation.
+            op: Op,
+        } => "{op} with index 0, expected 1 to 255",
+        /// A refusal that says something nobody knows, or nothing.
+        Refusal {
+            /// What it stands for.
+            answer: u8,
+            /// The reason.
+            reason: u8,
+        } => "refusal of kind {answer} for reason {reason}, expected kinds 1 to 3 and \
+             reasons 1 to 6",
+        /// The exponent of an eager limit.
+        EagerLimit {
+            /// The byte on the wire.
+            found: u8,
+        } => "eager limit of 2 to the power of {found}, expected at most 63",
+        /// The kind of a message between members of a collective group.
+        CollKind {
+            /// The byte on the wire.
+            found: u8,
+        } => "collective message of kind {found}, expected 1 to 8",
+        /// The last field of such a message, which is zero.
+        CollReserved {
+            /// The number on the wire.
+            found: u32,
+        } => "collective message with {found:#x} in its last field, expected 0",
+        /// The version of a connection message.
+        CmVersion {
+            /// The byte on the wire.
+            found: u8,
+            /// The only version spoken.
+            expected: u8,
+        } => "connection message version {found}, expected {expected}",
+        /// The type of a connection message.
+        CmKind {
+            /// The byte on the wire.
+            found: u8,
+        } => "connection message type {found}, expected 0 (request), 1 (response) or 6 (reject)",
+        /// More connection data than a connection message holds.
+        CmDataLen {
+            /// The length in bytes (capped at 65535).
+            found: u16,
+            /// The limit.
+            max: u16,
+        } => "{found} bytes of connection data, expected at most {max}",
+        /// The byte-order mark is a one in no byte order.
+        CmByteOrder {
+            /// The mark, read as little endian.
+            found: u64,
+        } => "byte-order mark {found:#018x}, expected a one in either byte order",
+        /// Connection data that is no RDM greeting: the peer is another kind of endpoint, or
+        /// speaks another protocol over the same connection messages.
+        RdmLength {
+            /// The length in bytes.
+            found: usize,
+            /// That of a greeting.
+            expected: usize,
+        } => "{found} bytes of connection data, expected the {expected} of an RDM greeting: \
+             is the peer an RDM endpoint of FI_PROTO_XNET?",
+        /// A peer granted a protocol version that was not asked for.
+        RdmVersion {
+            /// The version granted.
+            found: u8,
+            /// The version asked for.
+            max: u8,
+        } => "peer granted protocol version {found}, expected at most the {max} asked for",
+    }
 }
 
 impl WireError {
@@ -202,110 +228,3 @@ impl From<WireError> for Errno {
 }
 
 impl core::error::Error for WireError {}
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Truncated { found, needed } => {
-                write!(f, "{found} bytes at hand, expected at least {needed}")
-            }
-            Self::NoRoom { found, needed } => {
-                write!(f, "{found} bytes of room, expected at least {needed}")
-            }
-            Self::Version { found, expected } => {
-                write!(f, "data header version {found}, expected {expected}")
-            }
-            Self::Op { found, max } => {
-                write!(f, "operation {found}, expected at most {max}")
-            }
-            Self::HeaderRange {
-                op,
-                found,
-                min,
-                max,
-            } => write!(
-                f,
-                "{op} header of {found} bytes, expected a multiple of 8 from {min} to {max}"
-            ),
-            Self::HeaderSize {
-                op,
-                found,
-                expected,
-            } => write!(f, "{op} header of {found} bytes, expected {expected}"),
-            Self::Size { found, header } => {
-                write!(
-                    f,
-                    "total size {found}, expected at least the header's {header}"
-                )
-            }
-            Self::PayloadTooLong { found, max } => {
-                write!(f, "payload of {found} bytes, expected at most {max}")
-            }
-            Self::UnexpectedPayload { op, found } => {
-                write!(f, "{op} with a payload of {found} bytes, expected none")
-            }
-            Self::UnexpectedCqData { op } => {
-                write!(f, "{op} with remote completion data, expected none")
-            }
-            Self::UnexpectedRma { op, found } => {
-                write!(f, "{op} with {found} RMA segments, expected none")
-            }
-            Self::RmaCount { found, max } => {
-                write!(f, "{found} RMA segments, expected at most {max}")
-            }
-            Self::RmaOverflow => f.write_str(
-                "the lengths of the RMA segments add up to more than 64 bits hold, \
-                 expected a sum that leaves room for a header",
-            ),
-            Self::RmaLength { found, expected } => write!(
-                f,
-                "write payload of {found} bytes, expected the {expected} of its RMA segments"
-            ),
-            Self::Index { op } => write!(f, "{op} with index 0, expected 1 to 255"),
-            Self::Refusal { answer, reason } => write!(
-                f,
-                "refusal of kind {answer} for reason {reason}, expected kinds 1 to 3 and \
-                 reasons 1 to 6"
-            ),
-            Self::EagerLimit { found } => {
-                write!(
-                    f,
-                    "eager limit of 2 to the power of {found}, expected at most 63"
-                )
-            }
-            Self::CollKind { found } => {
-                write!(f, "collective message of kind {found}, expected 1 to 8")
-            }
-            Self::CollReserved { found } => write!(
-                f,
-                "collective message with {found:#x} in its last field, expected 0"
-            ),
-            Self::CmVersion { found, expected } => {
-                write!(f, "connection message version {found}, expected {expected}")
-            }
-            Self::CmKind { found } => write!(
-                f,
-                "connection message type {found}, expected 0 (request), 1 (response) or 6 (reject)"
-            ),
-            Self::CmDataLen { found, max } => {
-                write!(
-                    f,
-                    "{found} bytes of connection data, expected at most {max}"
-                )
-            }
-            Self::CmByteOrder { found } => write!(
-                f,
-                "byte-order mark {found:#018x}, expected a one in either byte order"
-            ),
-            Self::RdmLength { found, expected } => write!(
-                f,
-                "{found} bytes of connection data, expected the {expected} of an RDM greeting: \
-                 is the peer an RDM endpoint of FI_PROTO_XNET?"
-            ),
-            Self::RdmVersion { found, max } => write!(
-                f,
-                "peer granted protocol version {found}, expected at most the {max} asked for"
-            ),
-        }
-    }
-}
