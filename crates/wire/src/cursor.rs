@@ -55,3 +55,15 @@ impl<'a> Writer<'a> {
         self.array(self.order.bytes64(value))
     }
 }
+
+/// The bytes of a header that is made of words of eight bytes.
+#[inline(always)]
+pub(crate) const fn join<const WORDS: usize, const BYTES: usize>(
+    words: [[u8; 8]; WORDS],
+) -> [u8; BYTES] {
+    const { assert!(BYTES == 8 * WORDS) };
+    match words.as_flattened().first_chunk() {
+        Some(bytes) => *bytes,
+        None => [0; BYTES],
+    }
+}

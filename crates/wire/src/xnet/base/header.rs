@@ -238,38 +238,14 @@ impl Header {
     /// [`WireError::Truncated`] if not all of it is there yet; any other means the stream is
     /// of no more use.
     pub fn parse(order: ByteOrder, bytes: &[u8]) -> Result<Self, WireError> {
-        let Some((
-            &[
-                version,
-                op,
-                f0,
-                f1,
-                op_data,
-                rma_count,
-                len,
-                id,
-                ref size @ ..,
-            ],
-            rest,
-        )) = bytes.split_first_chunk::<BASE_LEN>()
-        else {
-            return Err(WireError::Truncated {
-                found: bytes.len(),
-                needed: BASE_LEN,
-            });
-        };
-        let size = order.u64(*size);
+        require(bytes, BASE_LEN)?;
+        let mut rest = Reader::new(order, bytes);
+        let [version, op, f0, f1, op_data, rma_count, len, id] = rest.array()?;
+        let size = rest.u64()?;
 
         check_version(version)?;
         let op = Op::from_byte(op)?;
-        let bits = order.u16([f0, f1]);
-        let (atomic, bits) = if op.is_atomic() {
-            let [atomic, low] = bits.to_be_bytes();
-            (atomic, u16::from(low))
-        } else {
-            (0, bits)
-        };
-        let flags = BaseFlags::from_bits(bits);
+        let (atomic, flags) = split_flags(op, order.u16([f0, f1]));
         let has_cq_data = op.may_carry_cq_data() && flags.contains(BaseFlags::REMOTE_CQ_DATA);
         let (refusal, kind, op_data) = match op {
             Op::Refuse => (Some(refusal::parse(op_data, rma_count)?), None, 0),
@@ -282,33 +258,12 @@ impl Header {
         };
         let index_high = if op.has_index() { rma_count } else { 0 };
         let rma_count = if op.has_rma() { rma_count } else { 0 };
-        if rma_count > MAX_RMA {
-            return Err(WireError::RmaCount {
-                found: rma_count,
-                max: MAX_RMA,
-            });
-        }
-        let expected = header_len(op, has_cq_data, rma_count);
-        if len != expected {
-            return Err(WireError::HeaderSize {
-                op,
-                found: len,
-                expected,
-            });
-        }
+        check_len(op, has_cq_data, rma_count, len)?;
         let payload_len = size.checked_sub(u64::from(len)).ok_or(WireError::Size {
             found: size,
             header: len,
         })?;
-
-        if bytes.len() < usize::from(len) {
-            return Err(WireError::Truncated {
-                found: bytes.len(),
-                needed: usize::from(len),
-            });
-        }
-
-        let mut rest = Reader::new(order, rest);
+        require(bytes, usize::from(len))?;
         let header = Self {
             op,
             flags: flags.without(BaseFlags::REMOTE_CQ_DATA),
@@ -414,12 +369,8 @@ fn check_room_for_base(payload_len: u64) -> Option<()> {
 /// [`WireError::Truncated`] for less than [`BASE_LEN`] bytes, [`WireError::Version`],
 /// [`WireError::Op`], [`WireError::HeaderRange`].
 pub fn peek_len(first: &[u8]) -> Result<usize, WireError> {
-    let Some(&[version, op, _, _, _, _, len, ..]) = first.first_chunk::<BASE_LEN>() else {
-        return Err(WireError::Truncated {
-            found: first.len(),
-            needed: BASE_LEN,
-        });
-    };
+    require(first, BASE_LEN)?;
+    let [version, op, _, _, _, _, len, _] = Reader::new(ByteOrder::NATIVE, first).array()?;
     check_version(version)?;
     let op = Op::from_byte(op)?;
     let min = header_len(op, false, 0);
@@ -433,6 +384,46 @@ pub fn peek_len(first: &[u8]) -> Result<usize, WireError> {
         });
     }
     Ok(usize::from(len))
+}
+
+/// Whether so many bytes are there.
+const fn require(bytes: &[u8], needed: usize) -> Result<(), WireError> {
+    if bytes.len() < needed {
+        return Err(WireError::Truncated {
+            found: bytes.len(),
+            needed,
+        });
+    }
+    Ok(())
+}
+
+/// The operation of an atomic, which is the upper half of its flags, and the flags.
+const fn split_flags(op: Op, bits: u16) -> (u8, BaseFlags) {
+    let [high, low] = bits.to_be_bytes();
+    if op.is_atomic() {
+        (high, BaseFlags::from_bits(low as u16))
+    } else {
+        (0, BaseFlags::from_bits(bits))
+    }
+}
+
+/// Whether the count of segments is allowed, and the length of the header follows from it.
+fn check_len(op: Op, has_cq_data: bool, rma_count: u8, found: u8) -> Result<(), WireError> {
+    if rma_count > MAX_RMA {
+        return Err(WireError::RmaCount {
+            found: rma_count,
+            max: MAX_RMA,
+        });
+    }
+    let expected = header_len(op, has_cq_data, rma_count);
+    if found != expected {
+        return Err(WireError::HeaderSize {
+            op,
+            found,
+            expected,
+        });
+    }
+    Ok(())
 }
 
 const fn check_version(found: u8) -> Result<(), WireError> {

@@ -3,6 +3,7 @@
 use ripstop_types::RmaIov;
 
 use crate::ByteOrder;
+use crate::cursor::join;
 
 use super::{BASE_LEN, BaseFlags, Op, VERSION};
 
@@ -21,7 +22,7 @@ pub const fn emit_msg(
     id: u8,
     payload_len: u64,
 ) -> [u8; BASE_LEN] {
-    base(order, Op::Msg, flags, BASE_LEN as u8, id, payload_len)
+    join(base(order, Op::Msg, flags, BASE_LEN as u8, id, payload_len))
 }
 
 /// The header of a tagged message without completion data.
@@ -37,29 +38,8 @@ pub const fn emit_tag(
     tag: u64,
     payload_len: u64,
 ) -> [u8; TAG_LEN] {
-    let [
-        b0,
-        b1,
-        b2,
-        b3,
-        b4,
-        b5,
-        b6,
-        b7,
-        s0,
-        s1,
-        s2,
-        s3,
-        s4,
-        s5,
-        s6,
-        s7,
-    ] = base(order, Op::Tag, flags, TAG_LEN as u8, id, payload_len);
-    let [t0, t1, t2, t3, t4, t5, t6, t7] = order.bytes64(tag);
-    [
-        b0, b1, b2, b3, b4, b5, b6, b7, s0, s1, s2, s3, s4, s5, s6, s7, t0, t1, t2, t3, t4, t5, t6,
-        t7,
-    ]
+    let [first, size] = base(order, Op::Tag, flags, TAG_LEN as u8, id, payload_len);
+    join([first, size, order.bytes64(tag)])
 }
 
 /// Length of the header of a write to one segment without completion data, in bytes.
@@ -70,20 +50,15 @@ pub const WRITE_LEN: usize = 40;
 /// The segment is at most 2⁶⁴ − 41 bytes; a longer one, more than any memory holds, counts as that.
 #[inline]
 #[must_use]
-pub fn emit_write(order: ByteOrder, to: RmaIov) -> [u8; WRITE_LEN] {
+pub const fn emit_write(order: ByteOrder, to: RmaIov) -> [u8; WRITE_LEN] {
     const FIRST: u64 = fixed(VERSION, Op::Write as u8, 0, WRITE_LEN as u8) | ONE_SEGMENT;
-    let mut bytes = [0; WRITE_LEN];
-    let words = [
+    join([
         FIRST.to_le_bytes(),
         order.bytes64(to.len.saturating_add(WRITE_LEN as u64)),
         order.bytes64(to.addr),
         order.bytes64(to.len),
         order.bytes64(to.key),
-    ];
-    for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-        *place = word;
-    }
-    bytes
+    ])
 }
 
 /// Reads the header of a write to one segment, if it is all there, asks for nothing more (no
@@ -111,6 +86,7 @@ pub fn parse_write(order: ByteOrder, bytes: &[u8]) -> Option<RmaIov> {
 /// One segment, in the first eight bytes of a header.
 const ONE_SEGMENT: u64 = 1 << 40;
 
+/// The two words that every header starts with.
 #[inline]
 const fn base(
     order: ByteOrder,
@@ -119,11 +95,11 @@ const fn base(
     len: u8,
     id: u8,
     payload_len: u64,
-) -> [u8; BASE_LEN] {
+) -> [[u8; 8]; 2] {
     let [f0, f1] = order.bytes16(flags.without(BaseFlags::REMOTE_CQ_DATA).bits());
-    let [s0, s1, s2, s3, s4, s5, s6, s7] = order.bytes64(payload_len.saturating_add(len as u64));
     [
-        VERSION, op as u8, f0, f1, 0, 0, len, id, s0, s1, s2, s3, s4, s5, s6, s7,
+        [VERSION, op as u8, f0, f1, 0, 0, len, id],
+        order.bytes64(payload_len.saturating_add(len as u64)),
     ]
 }
 
