@@ -128,7 +128,7 @@ impl Member {
         let terms = Terms {
             order: ByteOrder::Little,
             rendezvous: true,
-            extensions: Extensions::ALL,
+            extensions: Extensions::all(),
         };
         engine.conn_up(conn, terms);
         let joining = Joining {

@@ -47,7 +47,7 @@ fn hello() -> Vec<u8> {
 fn message(data: &[u8]) -> Vec<u8> {
     let header = Header::new(Kind::Request, data).unwrap();
     let header = Header {
-        extensions: Extensions::ALL,
+        extensions: Extensions::all(),
         ..header
     };
     [&header.emit().unwrap()[..], data].concat()

@@ -67,7 +67,7 @@ fn header() -> impl Strategy<Value = Move> {
             let flags = if ack {
                 BaseFlags::DELIVERY_COMPLETE
             } else {
-                BaseFlags::NONE
+                BaseFlags::empty()
             };
             let payload = if op.may_have_payload() { len } else { 0 };
             let mut header = Header {

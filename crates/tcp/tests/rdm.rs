@@ -440,7 +440,7 @@ fn a_peer_is_not_dropped_for_what_was_not_looked_at() {
             .recv(kind, &[room.buf()], FiAddr::UNSPEC, 1, None)
             .unwrap();
     }
-    let header = |tag| emit_tag(ByteOrder::NATIVE, BaseFlags::NONE, 0, tag, 40);
+    let header = |tag| emit_tag(ByteOrder::NATIVE, BaseFlags::empty(), 0, tag, 40);
     for (tag, peer) in (0..).zip(&mut peers) {
         peer.write_all(&header(tag)[..6]).unwrap();
     }

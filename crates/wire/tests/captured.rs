@@ -25,7 +25,7 @@ fn connection_messages() {
     let header = |kind| cm::Header {
         kind,
         host: ByteOrder::Little,
-        extensions: cm::Extensions::NONE,
+        extensions: cm::Extensions::empty(),
         data_len: 8,
     };
     assert_eq!(cm::Header::parse(&REQUEST), Ok(header(cm::Kind::Request)));

@@ -105,7 +105,7 @@ impl Fixture {
             Terms {
                 order,
                 rendezvous: true,
-                extensions: Extensions::ALL,
+                extensions: Extensions::all(),
             },
         );
         let joining = Joining {

@@ -215,7 +215,7 @@ pub fn base_emit(data: &[u8]) {
     };
     let header = Header {
         op,
-        flags: BaseFlags::from_bits(order.u16([bytes.u8(), bytes.u8()])),
+        flags: BaseFlags::from_bits_retain(order.u16([bytes.u8(), bytes.u8()])),
         op_data: bytes.u8(),
         index_high: bytes.u8(),
         atomic: bytes.u8(),
@@ -243,10 +243,10 @@ pub fn base_emit(data: &[u8]) {
     };
     assert_eq!(len, header.len());
     let seen = Header::parse(order, &out[..len]).unwrap();
-    let flags = header.flags.without(BaseFlags::REMOTE_CQ_DATA);
+    let flags = header.flags.difference(BaseFlags::REMOTE_CQ_DATA);
     let sent = Header {
         flags: match op.is_atomic() {
-            true => BaseFlags::from_bits(flags.bits() & 0xff),
+            true => BaseFlags::from_bits_retain(flags.bits() & 0xff),
             false => flags,
         },
         atomic: if op.is_atomic() { header.atomic } else { 0 },
@@ -397,7 +397,7 @@ pub fn cm_seeds() -> Vec<Vec<u8>> {
             let header = cm::Header {
                 kind,
                 host,
-                extensions: cm::Extensions::ALL,
+                extensions: cm::Extensions::all(),
                 data_len: rdm::LEN as u16,
             };
             let mut bytes = header.emit().unwrap().to_vec();

@@ -114,7 +114,7 @@ impl<B: Buffer> Engine<B> {
             flags: match atomic.level {
                 Level::Committed => BaseFlags::COMMIT_COMPLETE,
                 Level::Delivered if !fetches => BaseFlags::DELIVERY_COMPLETE,
-                Level::Delivered | Level::Sent => BaseFlags::NONE,
+                Level::Delivered | Level::Sent => BaseFlags::empty(),
             },
             cq_data: atomic.data,
             rma: atomic.remote,

@@ -147,7 +147,7 @@ impl<B: Buffer> Conn<B> {
             rendezvous: u64::MAX,
             own_rendezvous: u64::MAX,
             limits_peer: false,
-            extensions: Extensions::NONE,
+            extensions: Extensions::empty(),
             segments: Ring::new(),
             front_sent: 0,
             buffered: 0,

@@ -444,7 +444,7 @@ impl<B: Buffer> Engine<B> {
                 Terms {
                     rendezvous: false, ..
                 } => u64::MAX,
-                Terms { extensions, .. } if extensions == Extensions::NONE => {
+                Terms { extensions, .. } if extensions.is_empty() => {
                     self.limits.rendezvous.min(FOREIGN_RENDEZVOUS)
                 }
                 _ => self.limits.rendezvous,

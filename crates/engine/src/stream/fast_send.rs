@@ -210,7 +210,7 @@ pub(super) fn put_header(
     let flags = if ack {
         BaseFlags::DELIVERY_COMPLETE
     } else {
-        BaseFlags::NONE
+        BaseFlags::empty()
     };
     match (data, tag) {
         (None, Some(tag)) => Some(put(header, &emit_tag(order, flags, 0, tag, len))),

@@ -314,7 +314,7 @@ impl<B: Buffer> Posted<B> {
     /// What the peer must speak.
     pub(super) const fn extension(&self) -> Extensions {
         match self {
-            Self::Send(_) | Self::Rma(_) => Extensions::NONE,
+            Self::Send(_) | Self::Rma(_) => Extensions::empty(),
             Self::Atomic(_) => Extensions::ATOMIC,
             Self::Coll(_) => Extensions::COLL,
         }

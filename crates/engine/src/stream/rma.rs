@@ -175,7 +175,7 @@ impl<B: Buffer> Engine<B> {
         let inline = (rma.inject || len <= limits.inline as u64) && fits;
         let full = Header {
             flags: match rma.level {
-                Level::Sent => BaseFlags::NONE,
+                Level::Sent => BaseFlags::empty(),
                 Level::Delivered => BaseFlags::DELIVERY_COMPLETE,
                 Level::Committed => BaseFlags::COMMIT_COMPLETE,
             },

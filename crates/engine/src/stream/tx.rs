@@ -353,7 +353,7 @@ impl<B: Buffer> Engine<B> {
             flags: if send.ack {
                 BaseFlags::DELIVERY_COMPLETE
             } else {
-                BaseFlags::NONE
+                BaseFlags::empty()
             },
             cq_data: send.data,
             tag: send.tag.unwrap_or_default(),

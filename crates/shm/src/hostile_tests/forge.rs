@@ -51,7 +51,7 @@ fn random_header(random: &mut Numbers) -> (Header, usize) {
         0
     };
     let mut header = Header::new(op, len);
-    header.flags = BaseFlags::from_bits(random.next() as u16 & !1);
+    header.flags = BaseFlags::from_bits_retain(random.next() as u16 & !1);
     header.op_data = if op == Op::Msg && random.below(3) == 0 {
         header.payload_len = 0;
         2

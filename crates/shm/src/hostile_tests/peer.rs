@@ -95,7 +95,7 @@ pub(super) struct HostilePeer {
 
 pub(super) fn message(kind: Kind, data: &[u8]) -> Vec<u8> {
     let header = cm::Header {
-        extensions: Extensions::ALL,
+        extensions: Extensions::all(),
         ..cm::Header::new(kind, data).unwrap()
     };
     [&header.emit().unwrap()[..], data].concat()

@@ -13,7 +13,7 @@ use crate::transport::link::Link;
 
 /// Refuses a request, with data for the peer.
 pub(crate) fn reject<T: Transport>(link: &T::Link, peer: &T::Addr, data: &[u8]) {
-    let told = write_message(link, Kind::Reject, Extensions::NONE, data)
+    let told = write_message(link, Kind::Reject, Extensions::empty(), data)
         .and_then(|()| link.shutdown(Shutdown::Both));
     if let Err(error) = told {
         log_info!(

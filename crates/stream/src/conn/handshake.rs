@@ -48,7 +48,7 @@ impl<T: Transport> State<T> {
         }
         let asked = self
             .hello(ep, &link)
-            .and_then(|hello| write_message(&*link, Kind::Request, Extensions::ALL, &hello));
+            .and_then(|hello| write_message(&*link, Kind::Request, Extensions::all(), &hello));
         if let Err(error) = asked {
             return self.connect_failed(id, error, &[]);
         }

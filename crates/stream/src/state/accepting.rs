@@ -209,13 +209,15 @@ enum Read {
 
 /// What two peers agree on, after the header that one of them sent.
 pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
-    let both = header.extensions.both(Extensions::ALL);
+    let both = header.extensions.intersection(Extensions::all());
     Terms {
         order: header.data_order(),
         rendezvous,
         extensions: match header.host == ByteOrder::NATIVE {
             true => both,
-            false => both.without(Extensions::ATOMIC).without(Extensions::COLL),
+            false => both
+                .difference(Extensions::ATOMIC)
+                .difference(Extensions::COLL),
         },
     }
 }

@@ -3,8 +3,10 @@
 //! A header of 32 bytes and up to 256 bytes of connection data, in one send: C peers read
 //! each of the two parts with a single receive and give up on a short one.
 
+use bitflags::bitflags;
 use ripstop_types::numbered;
 
+use crate::cursor::join;
 use crate::{ByteOrder, WireError};
 
 /// Length of the header in bytes.
@@ -31,66 +33,45 @@ numbered! {
     }
 }
 
-/// What a sender speaks beyond the protocol of the C library. C peers never read the field and
-/// send zeros.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Extensions(u32);
+bitflags! {
+    /// What a sender speaks beyond the protocol of the C library. C peers never read the field and
+    /// send zeros.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Extensions: u32 {
+        /// A refused one-sided operation is answered by [`Op::Refuse`](super::base::Op::Refuse),
+        /// and the connection lives on.
+        const REFUSE = 1;
+        /// Atomics of [`Op::Atomic`](super::base::Op::Atomic) and its kind. Only with
+        /// [`Extensions::REFUSE`], and between machines of one byte order: operands are not swapped.
+        const ATOMIC = 2;
+        /// Collective operations of [`Op::Coll`](super::base::Op::Coll), between machines of one byte
+        /// order: payloads are not swapped.
+        const COLL = 4;
+        /// The index of a rendezvous has two bytes, see [`Header::index`](super::base::Header::index).
+        const INDEX = 8;
+        /// A receiver may lower the length from which messages wait for their receive at the sender, by
+        /// [`Op::EagerLimit`](super::base::Op::EagerLimit).
+        const EAGER_LIMIT = 16;
+    }
+}
 
 impl Extensions {
-    /// Nothing.
-    pub const NONE: Self = Self(0);
-    /// A refused one-sided operation is answered by [`Op::Refuse`](super::base::Op::Refuse),
-    /// and the connection lives on.
-    pub const REFUSE: Self = Self(1);
-    /// Atomics of [`Op::Atomic`](super::base::Op::Atomic) and its kind. Only with
-    /// [`Extensions::REFUSE`], and between machines of one byte order: operands are not swapped.
-    pub const ATOMIC: Self = Self(2);
-    /// Collective operations of [`Op::Coll`](super::base::Op::Coll), between machines of one byte
-    /// order: payloads are not swapped.
-    pub const COLL: Self = Self(4);
-    /// The index of a rendezvous has two bytes, see [`Header::index`](super::base::Header::index).
-    pub const INDEX: Self = Self(8);
-    /// A receiver may lower the length from which messages wait for their receive at the sender, by
-    /// [`Op::EagerLimit`](super::base::Op::EagerLimit).
-    pub const EAGER_LIMIT: Self = Self(16);
-    /// All this version speaks.
-    pub const ALL: Self =
-        Self(Self::REFUSE.0 | Self::ATOMIC.0 | Self::COLL.0 | Self::INDEX.0 | Self::EAGER_LIMIT.0);
-
     /// Stands before the bits, so that nothing else is taken for them.
     const MARK: [u8; 4] = *b"RSTP";
 
-    /// Whether all of `other` are spoken.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// What both speak.
-    #[must_use]
-    pub const fn both(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// These without `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    const fn parse(mark: [u8; 4], bits: [u8; 4]) -> Self {
-        match mark {
-            [b'R', b'S', b'T', b'P'] => Self(u32::from_be_bytes(bits)),
-            _ => Self::NONE,
+    fn parse([m0, m1, m2, m3, bits @ ..]: [u8; 8]) -> Self {
+        match [m0, m1, m2, m3] {
+            Self::MARK => Self::from_bits_retain(u32::from_be_bytes(bits)),
+            _ => Self::empty(),
         }
     }
 
     const fn emit(self) -> [u8; 8] {
-        if self.0 == 0 {
+        if self.is_empty() {
             return [0; 8];
         }
         let [m0, m1, m2, m3] = Self::MARK;
-        let [b0, b1, b2, b3] = self.0.to_be_bytes();
+        let [b0, b1, b2, b3] = self.bits().to_be_bytes();
         [m0, m1, m2, m3, b0, b1, b2, b3]
     }
 }
@@ -119,7 +100,7 @@ impl Header {
         let header = Self {
             kind,
             host: ByteOrder::NATIVE,
-            extensions: Extensions::NONE,
+            extensions: Extensions::empty(),
             data_len: u16::try_from(data.len()).unwrap_or(u16::MAX),
         };
         header.check()
@@ -138,44 +119,15 @@ impl Header {
     /// [`WireError::Truncated`], [`WireError::CmVersion`], [`WireError::CmKind`],
     /// [`WireError::CmDataLen`], [`WireError::CmByteOrder`].
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
-        let Some(
-            &[
-                version,
-                kind,
-                s0,
-                s1,
-                // Segment number: zero, and never read.
-                _,
-                _,
-                _,
-                _,
-                // Connection id: zero, and never read by C peers.
-                x0,
-                x1,
-                x2,
-                x3,
-                x4,
-                x5,
-                x6,
-                x7,
-                // Message id: zero, and never read.
-                _,
-                _,
-                _,
-                _,
-                _,
-                _,
-                _,
-                _,
-                ref mark @ ..,
-            ],
-        ) = bytes.first_chunk::<HEADER_LEN>()
-        else {
+        // The segment number in the first word and the message id in the third are zero, and never
+        // read. The extensions are the connection id of C peers, who do not read it either.
+        let Some(&[first, extensions, _, mark]) = bytes.as_chunks::<8>().0.first_chunk() else {
             return Err(WireError::Truncated {
                 found: bytes.len(),
                 needed: HEADER_LEN,
             });
         };
+        let [version, kind, s0, s1, ..] = first;
         if version != VERSION {
             return Err(WireError::CmVersion {
                 found: version,
@@ -185,8 +137,8 @@ impl Header {
         let kind = Kind::from_number(kind).ok_or(WireError::CmKind { found: kind })?;
         Self {
             kind,
-            host: host_order(kind, *mark)?,
-            extensions: Extensions::parse([x0, x1, x2, x3], [x4, x5, x6, x7]),
+            host: host_order(kind, mark)?,
+            extensions: Extensions::parse(extensions),
             data_len: u16::from_be_bytes([s0, s1]),
         }
         .check()
@@ -212,16 +164,12 @@ impl Header {
             Kind::Reject => 0,
         };
         let [s0, s1] = data_len.to_be_bytes();
-        let [m0, m1, m2, m3, m4, m5, m6, m7] = host.bytes64(mark);
-        let [x0, x1, x2, x3, x4, x5, x6, x7] = extensions.emit();
-        #[rustfmt::skip]
-        let bytes = [
-            VERSION, kind as u8, s0, s1, 0, 0, 0, 0,
-            x0, x1, x2, x3, x4, x5, x6, x7,
-            0, 0, 0, 0, 0, 0, 0, 0,
-            m0, m1, m2, m3, m4, m5, m6, m7,
-        ];
-        Ok(bytes)
+        Ok(join([
+            [VERSION, kind as u8, s0, s1, 0, 0, 0, 0],
+            extensions.emit(),
+            [0; 8],
+            host.bytes64(mark),
+        ]))
     }
 
     const fn check(self) -> Result<Self, WireError> {
@@ -285,7 +233,7 @@ mod tests {
             let header = Header {
                 kind,
                 host,
-                extensions: Extensions::NONE,
+                extensions: Extensions::empty(),
                 data_len,
             };
             assert_eq!(Header::parse(&bytes), Ok(header));
@@ -338,9 +286,12 @@ mod tests {
         let bytes = header.emit().unwrap();
         assert_eq!(bytes[8..16], *b"RSTP\0\0\0\x01");
         assert_eq!(Header::parse(&bytes), Ok(header));
-        let ours = Extensions::ALL;
-        assert_eq!(ours.both(Extensions::NONE), Extensions::NONE);
-        assert!(ours.both(header.extensions).contains(Extensions::REFUSE));
+        let ours = Extensions::all();
+        assert_eq!(ours.intersection(Extensions::empty()), Extensions::empty());
+        assert!(
+            ours.intersection(header.extensions)
+                .contains(Extensions::REFUSE)
+        );
     }
 
     #[test]

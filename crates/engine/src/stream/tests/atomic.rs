@@ -267,7 +267,7 @@ fn a_deferred_one_that_the_peer_lacks_fails_and_lets_others_pass() {
     let terms = Terms {
         order: ByteOrder::Little,
         rendezvous: false,
-        extensions: Extensions::NONE,
+        extensions: Extensions::empty(),
     };
     f.engine.conn_up(f.conn, terms);
     assert_eq!(f.replay(), Ok(Some(2)));

@@ -83,7 +83,7 @@ fn a_peer_that_keeps_much_gets_long_messages_when_it_asks_for_them() {
 #[test]
 fn a_limit_that_was_not_agreed_on_breaks_the_connection() {
     let mut f = roomy();
-    f.up_with(Extensions::ALL.without(Extensions::EAGER_LIMIT));
+    f.up_with(Extensions::all().difference(Extensions::EAGER_LIMIT));
     let limit = Header::with_eager_limit(12);
     assert_eq!(f.header(&limit), Err(Errno::EPROTO));
 }
@@ -109,14 +109,14 @@ fn a_peer_is_told_once_that_much_is_kept_and_once_that_little_is_left() {
 #[test]
 fn a_peer_of_another_library_is_told_nothing() {
     let mut f = roomy();
-    f.up_with(Extensions::NONE);
+    f.up_with(Extensions::empty());
     unexpected(&mut f, 8, 5000);
     assert_eq!(f.output(), []);
 }
 
 #[test]
 fn what_is_sent_behind_much_that_is_not_written_is_held_back() {
-    for extensions in [Extensions::ALL, Extensions::NONE] {
+    for extensions in [Extensions::all(), Extensions::empty()] {
         let mut f = roomy();
         f.up_with(extensions);
         let mut plan = |context, len| match f.send(context, Some(5), len).unwrap() {
@@ -132,7 +132,7 @@ fn what_is_sent_behind_much_that_is_not_written_is_held_back() {
         let short = plan(0, 4096);
         let held = sent.iter().filter(|op| **op == Op::TagRts).count();
         // 16 KiB of the 64 that may be kept.
-        let agreed = extensions == Extensions::ALL;
+        let agreed = extensions == Extensions::all();
         assert_eq!(held, if agreed { 2 } else { 0 });
         assert_eq!((sent[3], short), (Op::Tag, Op::Tag));
         f.flush();

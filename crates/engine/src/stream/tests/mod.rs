@@ -104,7 +104,7 @@ impl Fixture {
     }
 
     fn up(&mut self) {
-        self.up_with(Extensions::ALL);
+        self.up_with(Extensions::all());
     }
 
     fn up_with(&mut self, extensions: Extensions) {

@@ -80,7 +80,7 @@ impl Fixture {
         let terms = Terms {
             order: ByteOrder::Little,
             rendezvous: false,
-            extensions: Extensions::NONE,
+            extensions: Extensions::empty(),
         };
         f.engine.conn_up(f.conn, terms);
         f
@@ -177,7 +177,7 @@ fn what_is_denied_changes_nothing_and_the_connection_goes_on() {
             let flags = if ack {
                 BaseFlags::DELIVERY_COMPLETE
             } else {
-                BaseFlags::NONE
+                BaseFlags::empty()
             };
             // One good segment does not help.
             let header = Header {

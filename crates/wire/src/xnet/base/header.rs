@@ -53,7 +53,7 @@ impl Header {
     pub const fn new(op: Op, payload_len: u64) -> Self {
         Self {
             op,
-            flags: BaseFlags::NONE,
+            flags: BaseFlags::empty(),
             op_data: 0,
             index_high: 0,
             atomic: 0,
@@ -216,7 +216,7 @@ impl Header {
     }
 
     fn wire_flags(&self) -> u16 {
-        let flags = self.flags.without(BaseFlags::REMOTE_CQ_DATA);
+        let flags = self.flags.difference(BaseFlags::REMOTE_CQ_DATA);
         let flags = if self.cq_data.is_some() {
             flags | BaseFlags::REMOTE_CQ_DATA
         } else {
@@ -266,7 +266,7 @@ impl Header {
         require(bytes, usize::from(len))?;
         let header = Self {
             op,
-            flags: flags.without(BaseFlags::REMOTE_CQ_DATA),
+            flags: flags.difference(BaseFlags::REMOTE_CQ_DATA),
             op_data,
             index_high,
             atomic,
@@ -401,9 +401,9 @@ const fn require(bytes: &[u8], needed: usize) -> Result<(), WireError> {
 const fn split_flags(op: Op, bits: u16) -> (u8, BaseFlags) {
     let [high, low] = bits.to_be_bytes();
     if op.is_atomic() {
-        (high, BaseFlags::from_bits(low as u16))
+        (high, BaseFlags::from_bits_retain(low as u16))
     } else {
-        (0, BaseFlags::from_bits(bits))
+        (0, BaseFlags::from_bits_retain(bits))
     }
 }
 

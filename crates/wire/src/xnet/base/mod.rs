@@ -13,7 +13,7 @@ mod small;
 #[cfg(test)]
 mod tests;
 
-use core::ops::BitOr;
+use bitflags::bitflags;
 
 pub use coll::{Coll, CollKind};
 pub use header::{Header, peek_len};
@@ -104,58 +104,25 @@ impl Op {
     }
 }
 
-/// Flags of a header. Bits without a name here are kept and mean nothing; none of them
-/// changes the layout.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(transparent)]
-pub struct BaseFlags(u16);
-
-impl BaseFlags {
-    /// None.
-    pub const NONE: Self = Self(0);
-    /// The header carries remote completion data. [`Header`] says this with
-    /// [`Header::cq_data`] instead.
-    pub const REMOTE_CQ_DATA: Self = Self(1);
-    /// The sender waits for an acknowledgement that the payload was placed.
-    pub const DELIVERY_COMPLETE: Self = Self(4);
-    /// The sender waits for an acknowledgement that the payload is in persistent memory.
-    pub const COMMIT_COMPLETE: Self = Self(8);
-
-    /// The flags in these bits.
-    #[must_use]
-    pub const fn from_bits(bits: u16) -> Self {
-        Self(bits)
-    }
-
-    /// The bits.
-    #[must_use]
-    pub const fn bits(self) -> u16 {
-        self.0
-    }
-
-    /// Whether all of `other` are set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// These without `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Whether the sender waits for an acknowledgement of any kind.
-    #[must_use]
-    pub const fn wants_ack(self) -> bool {
-        self.0 & (Self::DELIVERY_COMPLETE.0 | Self::COMMIT_COMPLETE.0) != 0
+bitflags! {
+    /// Flags of a header. Bits without a name here are kept and mean nothing; none of them
+    /// changes the layout.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct BaseFlags: u16 {
+        /// The header carries remote completion data. [`Header`] says this with
+        /// [`Header::cq_data`] instead.
+        const REMOTE_CQ_DATA = 1;
+        /// The sender waits for an acknowledgement that the payload was placed.
+        const DELIVERY_COMPLETE = 4;
+        /// The sender waits for an acknowledgement that the payload is in persistent memory.
+        const COMMIT_COMPLETE = 8;
     }
 }
 
-impl BitOr for BaseFlags {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+impl BaseFlags {
+    /// Whether the sender waits for an acknowledgement of any kind.
+    #[must_use]
+    pub const fn wants_ack(self) -> bool {
+        self.intersects(Self::DELIVERY_COMPLETE.union(Self::COMMIT_COMPLETE))
     }
 }

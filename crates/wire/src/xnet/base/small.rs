@@ -96,7 +96,7 @@ const fn base(
     id: u8,
     payload_len: u64,
 ) -> [[u8; 8]; 2] {
-    let [f0, f1] = order.bytes16(flags.without(BaseFlags::REMOTE_CQ_DATA).bits());
+    let [f0, f1] = order.bytes16(flags.difference(BaseFlags::REMOTE_CQ_DATA).bits());
     [
         [VERSION, op as u8, f0, f1, 0, 0, len, id],
         order.bytes64(payload_len.saturating_add(len as u64)),
@@ -146,7 +146,7 @@ pub fn parse_small(order: ByteOrder, bytes: &[u8]) -> Option<Small> {
         _ => return None,
     };
     let [_, _, f0, f1, ..] = first.to_le_bytes();
-    let flags = BaseFlags::from_bits(order.u16([f0, f1]));
+    let flags = BaseFlags::from_bits_retain(order.u16([f0, f1]));
     if flags.contains(BaseFlags::REMOTE_CQ_DATA) {
         return None;
     }
@@ -187,7 +187,7 @@ pub fn parse_alone(order: ByteOrder, words: [[u8; 8]; 3], len: usize) -> Option<
         _ => return None,
     };
     Some(Small {
-        flags: BaseFlags::NONE,
+        flags: BaseFlags::empty(),
         tag,
         payload_len: len.checked_sub(header_len)? as u64,
     })
