@@ -9,19 +9,6 @@ pub trait Id: Copy + Eq {
     fn index(self) -> usize;
 }
 
-/// Those of what no other kind of object names: operations of groups, triggered work.
-impl Id for u32 {
-    #[inline(always)]
-    fn new(number: u32) -> Option<Self> {
-        if number == 0 { None } else { Some(number) }
-    }
-
-    #[inline(always)]
-    fn index(self) -> usize {
-        self as usize
-    }
-}
-
 /// Defines types of ids: numbers from 1 on, so that an `Option` of one is as large as the number, and
 /// `None` is 0.
 macro_rules! ids {
@@ -95,6 +82,10 @@ macro_rules! ids {
 ids! {
     /// The messages that the owner of a receive context has not been asked about.
     AskedId;
+    /// An address vector of the driver.
+    AvId;
+    /// An operation of a group that is in flight, see [`Collectives`](crate::coll::Collectives).
+    CollOpId;
     /// A connection, see [`Conn`](crate::stream::Conn).
     ConnId;
     /// A completion queue, see [`CompletionQueue`](crate::cq::CompletionQueue).
@@ -103,8 +94,15 @@ ids! {
     CounterId;
     /// A sender whose connection is gone, while messages of it wait.
     DepartedId;
+    /// A message of a member of a group that came before what it is for.
+    EarlyId;
     /// An endpoint, see [`EpConfig`](crate::stream::EpConfig).
     EpId;
+    /// A group of endpoints, see [`Collectives`](crate::coll::Collectives).
+    GroupId;
+    /// Operations that are started in the order their turns came, see
+    /// [`Queue`](crate::triggered::Queue).
+    LaneId;
     /// A message that waits for its receive, see [`Unexpected`](crate::matching::Unexpected).
     MessageId;
     /// A memory region, see [`Mr`](crate::mr::Mr).
@@ -117,6 +115,8 @@ ids! {
     RecvId;
     /// A receive context, see [`Matcher`](crate::matching::Matcher).
     SrxId;
+    /// An operation that waits for a counter, see [`Queue`](crate::triggered::Queue).
+    TriggeredId;
     /// What completions call the peers of an address vector, see [`UserIds`](crate::ids::UserIds).
     UserIdsId;
     /// Deferred work that has begun, see [`Work`](crate::stream::Work).

@@ -8,9 +8,6 @@ use ripstop_types::{Errno, Result};
 use crate::id::Id;
 use crate::ring::try_push;
 
-/// No item.
-pub const NIL: u32 = u32::MAX;
-
 /// In a list: no item follows. Place 0 is vacant.
 const NONE: u32 = 0;
 
@@ -106,9 +103,6 @@ impl<I: Id, T> Pool<I, T> {
             try_push(&mut self.nodes, Node::VACANT)?;
         }
         let id = u32::try_from(self.nodes.len()).map_err(|_| Errno::ENOMEM)?;
-        if id == NIL {
-            return Err(Errno::ENOMEM);
-        }
         try_push(&mut self.nodes, Node::VACANT)?;
         self.free = id;
         I::new(id).ok_or(Errno::ENOMEM)
@@ -266,9 +260,6 @@ impl<I: Id, T: Default> Places<I, T> {
             try_push(&mut self.items, T::default())?;
         }
         let id = u32::try_from(self.items.len()).map_err(|_| Errno::ENOMEM)?;
-        if id == NIL {
-            return Err(Errno::ENOMEM);
-        }
         try_push(&mut self.items, item)?;
         I::new(id).ok_or(Errno::ENOMEM)
     }
@@ -553,7 +544,7 @@ mod tests {
         assert_eq!(places.insert(5), Ok(ids[1]));
         assert_eq!(places.get_mut(ids[1]), Some(&mut 5));
         assert_eq!(places.get(ids[2]), Some(&9));
-        let none = ConnId::new(NIL).unwrap();
+        let none = ConnId::new(u32::MAX).unwrap();
         assert_eq!(places.get(none), None);
         assert_eq!(places.remove(none), None);
     }

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use ripstop_types::{Errno, Result};
 
 use crate::counter::Counter;
-use crate::id::CounterId;
-use crate::pool::{List, NIL, Pool};
+use crate::id::{CounterId, LaneId, TriggeredId};
+use crate::pool::{List, Pool};
 use crate::ring::{Ring, try_push};
 
 /// What counts towards a threshold.
@@ -62,7 +62,7 @@ struct Item<T> {
     when: When,
     /// Rises with every operation queued.
     order: u64,
-    lane: u32,
+    lane: Option<LaneId>,
     place: Place,
     op: T,
 }
@@ -70,7 +70,7 @@ struct Item<T> {
 /// The operations that wait for one counter: a binary heap of their ids.
 #[derive(Debug, Default)]
 struct Heap {
-    ids: Vec<u32>,
+    ids: Vec<TriggeredId>,
     /// It is in the list of those that are not empty.
     listed: bool,
     /// It is to be looked at.
@@ -79,7 +79,7 @@ struct Heap {
 
 #[derive(Debug, Default)]
 struct Lane {
-    list: List<u32>,
+    list: List<TriggeredId>,
     /// Its first operation could not be started.
     blocked: bool,
     /// It is in the list of lanes to be tried.
@@ -89,21 +89,18 @@ struct Lane {
 /// See the module. `T` is what the driver needs to start an operation.
 #[derive(Debug)]
 pub struct Queue<T> {
-    items: Pool<u32, Item<T>>,
+    items: Pool<TriggeredId, Item<T>>,
     order: u64,
     /// Two for each counter, by basis.
     heaps: Vec<Heap>,
     /// Heaps that are not empty, and some that are.
-    busy: Vec<u32>,
+    busy: Vec<usize>,
     /// Heaps to be looked at.
-    due: Ring<u32>,
+    due: Ring<usize>,
     lanes: Vec<Lane>,
     /// Lanes that are not empty.
-    full: Vec<u32>,
+    full: Vec<LaneId>,
 }
-
-/// The lane of operations that can always be started.
-pub const FREE: u32 = NIL;
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
@@ -138,21 +135,22 @@ impl<T> Queue<T> {
         self.items.is_empty()
     }
 
-    /// Queues an operation. All memory it will need here is taken now.
+    /// Queues an operation, in a lane unless it can always be started. All memory it will need
+    /// here is taken now.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`]; nothing is queued then.
-    pub fn add(&mut self, when: When, lane: u32, op: T) -> Result<u32> {
+    pub fn add(&mut self, when: When, lane: Option<LaneId>, op: T) -> Result<TriggeredId> {
         let heap = heap_of(when.counter, when.basis).ok_or(Errno::ENOMEM)?;
         reach(&mut self.heaps, heap)?;
-        if lane != FREE {
-            reach(&mut self.lanes, lane as usize)?;
+        if let Some(lane) = lane {
+            reach(&mut self.lanes, lane.index())?;
             let lanes = self.lanes.len();
             reserve(&mut self.full, lanes)?;
         }
         let heaps = self.heaps.len();
         reserve(&mut self.busy, heaps)?;
-        self.due.reserve(heaps, NIL)?;
+        self.due.reserve(heaps, 0)?;
         let ids = &mut self.heaps.get_mut(heap).ok_or(Errno::ENOMEM)?.ids;
         ids.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         self.order = self.order.wrapping_add(1);
@@ -174,19 +172,19 @@ impl<T> Queue<T> {
 
     /// What the driver needs to start an operation.
     #[must_use]
-    pub fn get(&self, id: u32) -> Option<&T> {
+    pub fn get(&self, id: TriggeredId) -> Option<&T> {
         Some(&self.items.get(id)?.op)
     }
 
     /// As [`Queue::get`], to be changed.
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+    pub fn get_mut(&mut self, id: TriggeredId) -> Option<&mut T> {
         Some(&mut self.items.get_mut(id)?.op)
     }
 
     /// All counters may have changed, and what could not be started may be startable now.
     pub fn retry(&mut self) {
         for lane in &self.full {
-            if let Some(lane) = self.lanes.get_mut(*lane as usize) {
+            if let Some(lane) = self.lanes.get_mut(lane.index()) {
                 lane.blocked = false;
             }
         }
@@ -199,7 +197,7 @@ impl<T> Queue<T> {
             heaps, busy, due, ..
         } = self;
         busy.retain(|index| {
-            let Some(heap) = heaps.get_mut(*index as usize) else {
+            let Some(heap) = heaps.get_mut(*index) else {
                 return false;
             };
             heap.listed = !heap.ids.is_empty();
@@ -225,14 +223,14 @@ impl<T> Queue<T> {
     /// Whose turn it is. The driver starts it and calls [`Queue::take`], or [`Queue::hold`] if
     /// it cannot be started yet. `None` when nobody's, as far as is known: see
     /// [`Queue::changed`] and [`Queue::retry`].
-    pub fn next(&mut self, counter: impl Fn(CounterId) -> Option<Counter>) -> Option<u32> {
+    pub fn next(&mut self, counter: impl Fn(CounterId) -> Option<Counter>) -> Option<TriggeredId> {
         if let Some(id) = self.next_held() {
             return Some(id);
         }
         while let Some(heap) = self.due.front().copied() {
-            let Some(id) = self.first_reached(heap as usize, &counter) else {
+            let Some(id) = self.first_reached(heap, &counter) else {
                 self.due.pop();
-                if let Some(heap) = self.heaps.get_mut(heap as usize) {
+                if let Some(heap) = self.heaps.get_mut(heap) {
                     heap.due = false;
                 }
                 continue;
@@ -247,13 +245,13 @@ impl<T> Queue<T> {
     }
 
     /// The first of a lane that may be tried.
-    fn next_held(&mut self) -> Option<u32> {
+    fn next_held(&mut self) -> Option<TriggeredId> {
         let Self {
             items, lanes, full, ..
         } = self;
         let mut found = None;
         full.retain(|index| {
-            let Some(lane) = lanes.get_mut(*index as usize) else {
+            let Some(lane) = lanes.get_mut(index.index()) else {
                 return false;
             };
             if found.is_none() && !lane.blocked {
@@ -270,7 +268,7 @@ impl<T> Queue<T> {
 
     /// The operation whose turn it is cannot be started yet, and neither can those of its lane
     /// whose turns come later, until [`Queue::retry`].
-    pub fn hold(&mut self, id: u32) {
+    pub fn hold(&mut self, id: TriggeredId) {
         let Self {
             items, lanes, full, ..
         } = self;
@@ -278,25 +276,25 @@ impl<T> Queue<T> {
             return;
         };
         item.place = Place::Lane;
-        let index = item.lane;
-        let Some(lane) = lanes.get_mut(index as usize) else {
+        let Some(id_of_lane) = item.lane else { return };
+        let Some(lane) = lanes.get_mut(id_of_lane.index()) else {
             return;
         };
         lane.blocked = true;
         lane.list.push_front(items, id);
         if !core::mem::replace(&mut lane.listed, true) {
             // There is room for all.
-            let _ = try_push(full, index);
+            let _ = try_push(full, id_of_lane);
         }
     }
 
     /// Puts an operation behind others of its lane that wait; `false` when there are none.
-    fn enter_lane(&mut self, id: u32) -> bool {
+    fn enter_lane(&mut self, id: TriggeredId) -> bool {
         let Self { items, lanes, .. } = self;
         let Some(item) = items.get_mut(id) else {
             return false;
         };
-        let Some(lane) = lanes.get_mut(item.lane as usize) else {
+        let Some(lane) = lanes.get_mut(LaneId::place(item.lane)) else {
             return false;
         };
         if lane.list.is_empty() {
@@ -308,14 +306,14 @@ impl<T> Queue<T> {
     }
 
     /// Takes an operation out, wherever it is.
-    pub fn take(&mut self, id: u32) -> Option<T> {
+    pub fn take(&mut self, id: TriggeredId) -> Option<T> {
         let item = self.items.get(id)?;
         let lane = item.lane;
         match item.place {
             Place::Heap(_) => self.leave_heap(id),
             Place::Lane => {
                 let Self { items, lanes, .. } = self;
-                if let Some(lane) = lanes.get_mut(lane as usize) {
+                if let Some(lane) = lanes.get_mut(LaneId::place(lane)) {
                     lane.list.take(items, |other, _| other == id);
                 }
             }
@@ -324,31 +322,33 @@ impl<T> Queue<T> {
         Some(self.items.remove(id)?.op)
     }
 
-    /// An operation for which `wanted` holds, with the least id that is not below `from`.
+    /// Drops the operations for which `wanted` holds; returns how many.
+    pub fn drop_each(&mut self, wanted: impl Fn(&When, &T) -> bool) -> usize {
+        let before = self.len();
+        for id in self.items.every_id() {
+            let item = self.items.get(id);
+            if item.is_some_and(|item| wanted(&item.when, &item.op)) {
+                self.take(id);
+            }
+        }
+        before.saturating_sub(self.len())
+    }
+
+    /// Whether there is an operation for which `wanted` holds.
     #[must_use]
-    pub fn find(&self, from: u32, wanted: impl Fn(&When, &T) -> bool) -> Option<u32> {
-        self.items
-            .every_id()
-            .skip_while(|id| *id < from)
-            .find(|id| {
-                self.items
-                    .get(*id)
-                    .is_some_and(|item| wanted(&item.when, &item.op))
-            })
+    pub fn any(&self, wanted: impl Fn(&When, &T) -> bool) -> bool {
+        self.first(wanted).is_some()
     }
 
     /// Of the operations for which `wanted` holds, the one that was queued first.
     #[must_use]
-    pub fn first(&self, wanted: impl Fn(&When, &T) -> bool) -> Option<u32> {
-        let fits = |id: &u32| {
-            let item = self.items.get(*id)?;
-            wanted(&item.when, &item.op).then_some(item.order)
+    pub fn first(&self, wanted: impl Fn(&When, &T) -> bool) -> Option<TriggeredId> {
+        let place = |id| {
+            let item = self.items.get(id)?;
+            wanted(&item.when, &item.op).then_some((item.order, id))
         };
-        self.items
-            .ids()
-            .filter_map(|id| Some((fits(&id)?, id)))
-            .min()
-            .map(|(_, id)| id)
+        let (_, id) = self.items.ids().filter_map(place).min()?;
+        Some(id)
     }
 
     /// The first operation of a heap, if its threshold is reached.
@@ -356,7 +356,7 @@ impl<T> Queue<T> {
         &self,
         heap: usize,
         counter: impl Fn(CounterId) -> Option<Counter>,
-    ) -> Option<u32> {
+    ) -> Option<TriggeredId> {
         let id = *self.heaps.get(heap)?.ids.first()?;
         let when = self.items.get(id)?.when;
         let now = when.basis.of(&counter(when.counter)?);
@@ -368,7 +368,7 @@ impl<T> Queue<T> {
             && !core::mem::replace(&mut heap.listed, true)
         {
             // There is room for all.
-            let _ = try_push(&mut self.busy, index as u32);
+            let _ = try_push(&mut self.busy, index);
         }
     }
 
@@ -377,12 +377,12 @@ impl<T> Queue<T> {
             && !heap.due
         {
             // There is room for all.
-            heap.due = self.due.push(index as u32).is_ok();
+            heap.due = self.due.push(index).is_ok();
         }
     }
 
     /// Whether `a` comes before `b`.
-    fn before(&self, a: u32, b: u32) -> bool {
+    fn before(&self, a: TriggeredId, b: TriggeredId) -> bool {
         let rank = |id| {
             self.items
                 .get(id)
@@ -391,7 +391,7 @@ impl<T> Queue<T> {
         rank(a) < rank(b)
     }
 
-    fn put(&mut self, heap: usize, at: usize, id: u32) {
+    fn put(&mut self, heap: usize, at: usize, id: TriggeredId) {
         if let Some(place) = self.heaps.get_mut(heap).and_then(|h| h.ids.get_mut(at)) {
             *place = id;
         }
@@ -400,12 +400,12 @@ impl<T> Queue<T> {
         }
     }
 
-    fn at(&self, heap: usize, at: usize) -> Option<u32> {
+    fn at(&self, heap: usize, at: usize) -> Option<TriggeredId> {
         self.heaps.get(heap)?.ids.get(at).copied()
     }
 
     /// Finds the place of `id`, at or before the free place `at`.
-    fn settle_up(&mut self, heap: usize, mut at: usize, id: u32) {
+    fn settle_up(&mut self, heap: usize, mut at: usize, id: TriggeredId) {
         while let Some(above) = at.checked_sub(1).map(|below| below >> 1) {
             match self.at(heap, above) {
                 Some(parent) if self.before(id, parent) => self.put(heap, at, parent),
@@ -417,7 +417,7 @@ impl<T> Queue<T> {
     }
 
     /// Finds the place of `id`, at or behind the free place `at`.
-    fn settle_down(&mut self, heap: usize, mut at: usize, id: u32) {
+    fn settle_down(&mut self, heap: usize, mut at: usize, id: TriggeredId) {
         loop {
             let left = at.saturating_mul(2).saturating_add(1);
             let right = left.saturating_add(1);
@@ -440,7 +440,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes an operation out of its heap.
-    fn leave_heap(&mut self, id: u32) {
+    fn leave_heap(&mut self, id: TriggeredId) {
         let Some(item) = self.items.get_mut(id) else {
             return;
         };

@@ -1,6 +1,6 @@
 //! Body for the engine that receives what a peer sends, `ripstop_engine::stream`.
 
-use ripstop_engine::coll::{Joining, Request};
+use ripstop_engine::coll::{Joining, Request, Task};
 use ripstop_engine::id::{ConnId, CqId, EpId, SrxId};
 use ripstop_engine::matching::{Matcher, Recv, Want};
 use ripstop_engine::mr::{Access, Mr};
@@ -141,7 +141,7 @@ impl Fixture {
                         self.engine.coll_unreachable(ep, to, &send, error);
                     }
                 }
-                CollAction::Joined { group, error: None } => {
+                CollAction::Task(Task::Joined { group, error: None }) => {
                     let request = Request {
                         coll: Collective::Allreduce,
                         datatype: Datatype::Uint64,
@@ -156,10 +156,7 @@ impl Fixture {
                     self.engine.start_coll(group, request).unwrap();
                     self.started = true;
                 }
-                CollAction::Waits { .. }
-                | CollAction::Joined { .. }
-                | CollAction::Copy { .. }
-                | CollAction::Reduce { .. } => {}
+                CollAction::Task(_) => {}
             }
         }
     }
@@ -406,8 +403,9 @@ fn collective_streams() -> [Vec<Unit>; 3] {
             seq,
             tag,
             from: 0,
+            len,
         };
-        (Header::coll(coll, len), len)
+        (Header::coll(coll), len)
     };
     let joined = coll(CollKind::Joined, DIGEST, 77, 1, 0, 0);
     [

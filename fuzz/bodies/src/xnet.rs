@@ -173,17 +173,15 @@ fn samples() -> Vec<Header> {
             op_data: 1,
             ..Header::new(Op::Data, 4)
         },
-        Header::coll(
-            Coll {
-                kind: CollKind::Data,
-                group: 1,
-                check: 2,
-                seq: 3,
-                tag: 4,
-                from: 5,
-            },
-            4,
-        ),
+        Header::coll(Coll {
+            kind: CollKind::Data,
+            group: 1,
+            check: 2,
+            seq: 3,
+            tag: 4,
+            from: 5,
+            len: 4,
+        }),
     ]
 }
 
@@ -213,7 +211,7 @@ pub fn base_emit(data: &[u8]) {
         assert!(iovs.len() > usize::from(base::MAX_RMA));
         return;
     };
-    let header = Header {
+    let mut header = Header {
         op,
         flags: BaseFlags::from_bits_retain(order.u16([bytes.u8(), bytes.u8()])),
         op_data: bytes.u8(),
@@ -233,8 +231,12 @@ pub fn base_emit(data: &[u8]) {
             seq: bytes.u32(),
             tag: bytes.u32(),
             from: bytes.u32(),
+            len: 0,
         }),
     };
+    if let Some(coll) = &mut header.coll {
+        coll.len = header.payload_len;
+    }
 
     let mut out = [0; MAX_HEADER];
     let Ok(len) = header.emit(order, &mut out) else {

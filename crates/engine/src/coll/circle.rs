@@ -15,7 +15,7 @@ use crate::coll::group::{Collectives, Group, State};
 use crate::coll::message::{Gone, Kind, Message};
 use crate::coll::operation::mix;
 use crate::coll::probe::{MAX_KEPT_PROBES, PROBE_ROUNDS, Probe};
-use crate::id::EpId;
+use crate::id::{EpId, GroupId};
 
 impl Group {
     /// The probe of this join, which is that of no other one.
@@ -54,14 +54,14 @@ const fn about_probe(kind: Kind, (digest, number): (u64, u64), tag: u32, from: u
 
 impl<B: Buffer> Collectives<B> {
     /// Looks for those who have not joined.
-    pub(super) fn probe(&mut self, id: u32) {
+    pub(super) fn probe(&mut self, id: GroupId) {
         if let Some(number) = self.groups.get(id).map(Group::probe) {
             self.send_probe(id, number);
         }
     }
 
     /// Sends a probe to those that a join waits for.
-    fn send_probe(&mut self, id: u32, number: u64) {
+    fn send_probe(&mut self, id: GroupId, number: u64) {
         for index in 0.. {
             let Some(group) = self.groups.get(id) else {
                 return;
@@ -104,7 +104,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// This member is in a circle: its join ends, and those of the others.
-    pub(super) fn end_circle(&mut self, id: u32) {
+    pub(super) fn end_circle(&mut self, id: GroupId) {
         if let Some(number) = self.groups.get(id).map(Group::probe) {
             self.break_circle(id, number);
         }
@@ -127,7 +127,7 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    fn break_circle(&mut self, id: u32, number: u64) {
+    fn break_circle(&mut self, id: GroupId, number: u64) {
         for index in 0..MAX_KEPT_PROBES {
             let Some(group) = self.groups.get(id) else {
                 return;
@@ -138,7 +138,7 @@ impl<B: Buffer> Collectives<B> {
             if probe.number != number {
                 continue;
             }
-            let (about, tag) = ((probe.digest, number), Gone::Circle as u32);
+            let (about, tag) = ((probe.digest, number), Gone::Circle.number());
             let message = about_probe(Kind::Decline, about, tag, probe.rank);
             let (ep, to) = (group.ep, probe.src);
             self.tell(ep, to, message);

@@ -5,32 +5,26 @@ use ripstop_types::{Errno, FiAddr, Result};
 use crate::Buffer;
 use crate::coll::group::Collectives;
 use crate::coll::message::{Gone, Kind, Message};
-use crate::coll::operation::{Action, Early};
-use crate::id::{ConnId, EpId, SlotId};
+use crate::coll::operation::{Action, Early, Purpose};
+use crate::id::{CollOpId, ConnId, EarlyId, EpId, GroupId, SlotId};
 
 impl<B: Buffer> Collectives<B> {
     /// Keeps a message, see [`Arrival::Keep`](super::Arrival::Keep). Returns what to tell
-    /// [`Collectives::early_arrived`] if it has a payload.
+    /// [`Collectives::arrived`] if it has a payload.
     ///
     /// # Errors
     /// [`Errno::ENOMEM`].
     pub fn keep(
         &mut self,
-        (ep, src, conn): (EpId, FiAddr, ConnId),
+        from: (EpId, FiAddr, ConnId),
         message: Message,
         slot: Option<SlotId>,
-    ) -> Result<u32> {
-        let early = Early {
-            ep,
-            src,
-            conn: Some(conn),
-            message,
-            slot,
-            placed: false,
-            whole: message.len == 0,
-        };
+    ) -> Result<EarlyId> {
         self.make_room(1)?;
-        let id = self.early.insert(early).map_err(|_| Errno::ENOMEM)?;
+        let id = self.early.insert(Early {
+            slot,
+            ..Early::new(from, message)
+        })?;
         if message.len == 0 {
             self.wake_for(id);
         }
@@ -38,27 +32,21 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Notes a message of a later step whose payload goes to its place at once. Returns what to
-    /// tell [`Collectives::early_arrived`].
+    /// tell [`Collectives::arrived`].
     pub(super) fn note_ahead(
         &mut self,
-        (ep, src, conn): (EpId, FiAddr, ConnId),
+        from: (EpId, FiAddr, ConnId),
         message: Message,
-    ) -> Option<u32> {
-        let early = Early {
-            ep,
-            src,
-            conn: Some(conn),
-            message,
-            slot: None,
+    ) -> Result<EarlyId> {
+        self.make_room(1)?;
+        self.early.insert(Early {
             placed: true,
-            whole: false,
-        };
-        self.make_room(1).ok()?;
-        self.early.insert(early).ok()
+            ..Early::new(from, message)
+        })
     }
 
     /// An operation ends in error: what arrives for its later steps goes nowhere.
-    pub(super) fn drop_ahead(&mut self, group: u32, seq: u32) {
+    pub(super) fn drop_ahead(&mut self, group: GroupId, seq: u32) {
         let Some(group) = self.groups.get(group) else {
             return;
         };
@@ -71,17 +59,14 @@ impl<B: Buffer> Collectives<B> {
                 && !early.whole
                 && let Some(conn) = early.conn
             {
-                self.push_owed(Action::Drop {
-                    conn,
-                    id,
-                    ahead: true,
-                });
+                let of = Purpose::Early(id);
+                self.push_owed(Action::Drop { conn, of });
             }
         }
     }
 
     /// Whether a message of a later step has come already, or is arriving.
-    pub(super) fn is_ahead(&self, group: u32, message: &Message) -> bool {
+    pub(super) fn is_ahead(&self, group: GroupId, message: &Message) -> bool {
         let ep = self.ep_of(group);
         let is = |early: &Early| {
             let of = &early.message;
@@ -94,11 +79,11 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// How many messages that a member has not been sent yet it is ready for.
-    pub(super) fn asked_by(&self, (group, seq): (u32, u32), peer: u32) -> u32 {
+    pub(super) fn asked_by(&self, (group, seq): (GroupId, u32), peer: u32) -> u32 {
         let Some(group) = self.groups.get(group) else {
             return 0;
         };
-        let of = |id: u32| {
+        let of = |id: EarlyId| {
             let early = self.early.get(id)?;
             let message = &early.message;
             let is = message.kind == Kind::Ready
@@ -111,7 +96,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// One of the messages that a member is ready for is about to be sent.
-    pub(super) fn take_ready(&mut self, id: u32) {
+    pub(super) fn take_ready(&mut self, id: EarlyId) {
         if let Some(early) = self.early.get_mut(id) {
             early.message.tag = early.message.tag.saturating_sub(1);
             if early.message.tag == 0 {
@@ -121,7 +106,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// The payload of an early message has come.
-    pub fn early_arrived(&mut self, id: u32) {
+    pub(super) fn early_arrived(&mut self, id: EarlyId) {
         if let Some(early) = self.early.get_mut(id) {
             early.whole = true;
             self.wake_for(id);
@@ -129,7 +114,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// The operation that a message was kept for may have come to it meanwhile.
-    fn wake_for(&mut self, id: u32) {
+    fn wake_for(&mut self, id: EarlyId) {
         let Some(early) = self.early.get(id) else {
             return;
         };
@@ -156,11 +141,11 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    fn find_early(&self, wanted: impl Fn(&Early) -> bool) -> Option<u32> {
+    fn find_early(&self, wanted: impl Fn(&Early) -> bool) -> Option<EarlyId> {
         if self.early.is_empty() {
             return None;
         }
-        let is = |id: &u32| self.early.get(*id).is_some_and(&wanted);
+        let is = |id: &EarlyId| self.early.get(*id).is_some_and(&wanted);
         self.early.ids().find(is)
     }
 
@@ -168,9 +153,9 @@ impl<B: Buffer> Collectives<B> {
     pub(super) fn early_for(
         &self,
         kind: Kind,
-        (group, seq): (u32, u32),
+        (group, seq): (GroupId, u32),
         (peer, tag): (u32, u32),
-    ) -> Option<u32> {
+    ) -> Option<EarlyId> {
         let group = self.groups.get(group)?;
         self.find_early(|early| {
             let message = &early.message;
@@ -185,7 +170,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Whether a member has said already that it has another operation in mind.
-    pub(super) fn early_differs(&self, id: u32) -> bool {
+    pub(super) fn early_differs(&self, id: CollOpId) -> bool {
         let Some(op) = self.ops.get(id) else {
             return false;
         };
@@ -203,7 +188,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Takes an early word that an operation has ended elsewhere.
-    pub(super) fn early_end(&mut self, group: u32, seq: u32) -> Option<Gone> {
+    pub(super) fn early_end(&mut self, group: GroupId, seq: u32) -> Option<Gone> {
         let known = self.groups.get(group)?;
         let (ep, id) = (known.ep, known.id);
         let found = self.find_early(|early| {
@@ -214,10 +199,10 @@ impl<B: Buffer> Collectives<B> {
                 tag,
                 ..
             } = early.message;
-            let ends = kind == Kind::Gone && Gone::from_number(tag) != Gone::Done;
+            let ends = kind == Kind::Gone && Gone::told(tag) != Gone::Done;
             ends && (early.ep, group, of) == (ep, id, seq)
         })?;
-        let reason = Gone::from_number(self.early.get(found)?.message.tag);
+        let reason = Gone::told(self.early.get(found)?.message.tag);
         self.forget_early(found);
         Some(reason)
     }
@@ -242,7 +227,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Forgets an early message, and frees what it took.
-    pub(super) fn forget_early(&mut self, id: u32) {
+    pub(super) fn forget_early(&mut self, id: EarlyId) {
         let Some(early) = self.early.get(id) else {
             return;
         };
@@ -274,7 +259,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// There is no memory for the payload of a message that is arriving.
-    pub fn early_lost(&mut self, id: u32) {
+    pub(super) fn early_lost(&mut self, id: EarlyId) {
         let Some(early) = self.early.get_mut(id) else {
             return;
         };
@@ -289,7 +274,7 @@ impl<B: Buffer> Collectives<B> {
         }
         // What stays is the word that the operation cannot be done here.
         early.message.kind = Kind::Gone;
-        early.message.tag = Gone::Memory as u32;
+        early.message.tag = Gone::Memory.number();
         if let Some(slot) = early.slot.take() {
             self.push(Action::Free { slot });
         }

@@ -6,11 +6,13 @@ use ripstop_types::{Errno, FiAddr, Result};
 
 use crate::Buffer;
 use crate::coll::message::{EAGER, Gone, Kind, Message};
-use crate::coll::operation::{Action, Early, Op, Outcome, Place, Receiving, Request, Sending, mix};
-use crate::coll::plan::Plan;
+use crate::coll::operation::{
+    Action, Early, Op, Outcome, Place, Purpose, Receiving, Request, Sending, Task, mix,
+};
+use crate::coll::plan::{Buf, Plan, Range};
 use crate::coll::probe::Probes;
-use crate::id::{EpId, SlotId};
-use crate::pool::{NIL, Pool};
+use crate::id::{CollOpId, EarlyId, EpId, GroupId, SlotId};
+use crate::pool::Pool;
 use crate::ring::Ring;
 
 /// Most operations between the oldest one in flight of an endpoint and its newest. What others
@@ -91,6 +93,18 @@ impl Group {
         u32::try_from(rank).ok()
     }
 
+    /// Says how an operation has ended here.
+    pub(super) fn gone(&self, seq: u32, reason: Gone) -> Message {
+        Message {
+            kind: Kind::Gone,
+            group: self.id,
+            seq,
+            tag: reason.number(),
+            from: self.me,
+            ..Message::default()
+        }
+    }
+
     pub(super) fn error_of(&self, rank: u32) -> Option<Errno> {
         let is = |(lost, _): &&(u32, Errno)| *lost == rank;
         self.lost.iter().find(is).map(|(_, error)| *error)
@@ -103,11 +117,11 @@ const MAX_OWED: usize = 3;
 /// The groups of some endpoints, and their operations; see the [module](super).
 #[derive(Debug)]
 pub struct Collectives<B> {
-    pub(super) groups: Pool<u32, Group>,
-    pub(super) ops: Pool<u32, Op<B>>,
-    pub(super) early: Pool<u32, Early>,
+    pub(super) groups: Pool<GroupId, Group>,
+    pub(super) ops: Pool<CollOpId, Op<B>>,
+    pub(super) early: Pool<EarlyId, Early>,
     actions: Ring<Action<B>>,
-    run: Ring<u32>,
+    run: Ring<CollOpId>,
     started: u64,
     /// Groups whose names this side has made.
     pub(super) named: u64,
@@ -151,14 +165,14 @@ impl<B: Buffer> Collectives<B> {
 
     /// How many members a group has. `None` for one that is not up.
     #[must_use]
-    pub fn members(&self, group: u32) -> Option<&[FiAddr]> {
+    pub fn members(&self, group: GroupId) -> Option<&[FiAddr]> {
         let group = self.groups.get(group)?;
         (group.state == State::Up).then_some(group.members.as_slice())
     }
 
     /// The endpoint that joined a group.
     #[must_use]
-    pub fn ep_of(&self, group: u32) -> Option<EpId> {
+    pub fn ep_of(&self, group: GroupId) -> Option<EpId> {
         Some(self.groups.get(group)?.ep)
     }
 
@@ -166,7 +180,7 @@ impl<B: Buffer> Collectives<B> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for an address that is not a member's.
-    pub fn rank(&self, group: u32, member: FiAddr) -> Result<u32> {
+    pub fn rank(&self, group: GroupId, member: FiAddr) -> Result<u32> {
         let group = self.groups.get(group).ok_or(Errno::EINVAL)?;
         group.rank_of(member).ok_or(Errno::EINVAL)
     }
@@ -175,7 +189,7 @@ impl<B: Buffer> Collectives<B> {
     ///
     /// # Errors
     /// [`Errno::EOPBADSTATE`] for a group that is not up; [`Errno::EMSGSIZE`].
-    pub fn plan(&self, group: u32, request: &Request<B>) -> Result<Plan> {
+    pub fn plan(&self, group: GroupId, request: &Request<B>) -> Result<Plan> {
         let group = self.groups.get(group).ok_or(Errno::EINVAL)?;
         if group.state != State::Up {
             return Err(Errno::EOPBADSTATE);
@@ -203,7 +217,7 @@ impl<B: Buffer> Collectives<B> {
     /// [`Errno::EAGAIN`] when too many are in flight, [`Errno::ENOMEM`].
     pub fn start(
         &mut self,
-        group_id: u32,
+        group_id: GroupId,
         request: Request<B>,
         slot: Option<SlotId>,
     ) -> Result<()> {
@@ -217,7 +231,7 @@ impl<B: Buffer> Collectives<B> {
         self.make_room(MAX_OWED)?;
         // All operations can go on at once.
         let turns = self.run.len().saturating_add(self.ops.len());
-        self.run.reserve(turns.saturating_add(1), NIL)?;
+        self.run.reserve(turns.saturating_add(1), CollOpId::FIRST)?;
         let request = trimmed(&plan, request);
         let group = self.groups.get_mut(group_id).ok_or(Errno::EINVAL)?;
         let seq = group.next;
@@ -250,18 +264,13 @@ impl<B: Buffer> Collectives<B> {
         Ok(())
     }
 
-    fn begin(&mut self, id: u32) {
+    fn begin(&mut self, id: CollOpId) {
         let Some(op) = self.ops.get(id) else { return };
         let (group, seq) = (op.group, op.seq);
         if op.copied.is_some() {
             let from = Place::User(op.request.input);
-            let whole = super::plan::Range {
-                buf: super::plan::Buf::Input,
-                at: 0,
-                len: op.request.input.len() as u64,
-            };
-            let to = op.place(&whole);
-            self.push(Action::Copy { op: id, from, to });
+            let to = op.place(&Range::new(Buf::Input, 0, op.request.input.len() as u64));
+            self.push(Action::Task(Task::Copy { op: id, from, to }));
         }
         self.wake(id);
         if let Some(reason) = self.early_end(group, seq) {
@@ -280,9 +289,9 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    fn check_window(&self, group: u32) -> Result<()> {
+    fn check_window(&self, group: GroupId) -> Result<()> {
         let ep = self.ep_of(group);
-        let of_ep = |id: u32| {
+        let of_ep = |id: CollOpId| {
             let op = self.ops.get(id)?;
             (self.ep_of(op.group) == ep).then_some(op.ordinal)
         };
@@ -294,7 +303,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Leaves a group: what is in flight ends, and the other members hear of it.
-    pub fn close(&mut self, group_id: u32) {
+    pub fn close(&mut self, group_id: GroupId) {
         let Some(group) = self.groups.get(group_id) else {
             return;
         };
@@ -336,11 +345,13 @@ impl<B: Buffer> Collectives<B> {
         self.run.retain(|id| self.ops.get(*id).is_some());
         let outdated = |action: &Action<B>| match action {
             Action::Send { ep: of, .. } => *of == ep,
-            Action::Copy { op, .. } | Action::Reduce { op, .. } => self.ops.get(*op).is_none(),
-            Action::Ended(outcome) => outcome.ep == ep,
-            Action::Joined { group, .. } | Action::Waits { group, .. } => {
+            Action::Task(Task::Copy { op, .. } | Task::Reduce { op, .. }) => {
+                self.ops.get(*op).is_none()
+            }
+            Action::Task(Task::Joined { group, .. } | Task::Waits { group, .. }) => {
                 self.groups.get(*group).is_none()
             }
+            Action::Ended(outcome) => outcome.ep == ep,
             Action::Drop { .. } | Action::Forget { .. } | Action::Free { .. } => false,
         };
         self.actions.retain(|action| !outdated(action));
@@ -348,7 +359,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A closed group goes with its last operation.
-    fn clear(&mut self, group_id: u32) {
+    fn clear(&mut self, group_id: GroupId) {
         let closed = |group: &Group| group.state == State::Closed;
         let used = self.ops.ids().any(|id| self.is_of(id, group_id));
         if self.groups.get(group_id).is_some_and(closed) && !used {
@@ -376,26 +387,26 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// The group that messages to an endpoint call so.
-    pub(super) fn find_group(&self, ep: EpId, id: u64) -> Option<u32> {
+    pub(super) fn find_group(&self, ep: EpId, id: u64) -> Option<GroupId> {
         let is = |group: &Group| group.ep == ep && group.id == id && group.state == State::Up;
         self.groups
             .ids()
             .find(|id| self.groups.get(*id).is_some_and(is))
     }
 
-    pub(super) fn find_op(&self, group: u32, seq: u32) -> Option<u32> {
+    pub(super) fn find_op(&self, group: GroupId, seq: u32) -> Option<CollOpId> {
         let is = |op: &Op<B>| op.group == group && op.seq == seq;
         self.ops.ids().find(|id| self.ops.get(*id).is_some_and(is))
     }
 
     /// Whether this is an operation of a group.
-    pub(super) fn is_of(&self, id: u32, group: u32) -> bool {
+    pub(super) fn is_of(&self, id: CollOpId, group: GroupId) -> bool {
         self.ops.get(id).is_some_and(|op| op.group == group)
     }
 
     /// Puts an operation on the list of those that can go on, where it has its room since it
     /// started.
-    pub(super) fn wake(&mut self, id: u32) {
+    pub(super) fn wake(&mut self, id: CollOpId) {
         let Self { ops, run, .. } = self;
         if let Some(op) = ops.get_mut(id)
             && !op.awake
@@ -404,7 +415,7 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    pub(super) fn next_awake(&mut self) -> Option<u32> {
+    pub(super) fn next_awake(&mut self) -> Option<CollOpId> {
         let id = self.run.pop()?;
         if let Some(op) = self.ops.get_mut(id) {
             op.awake = false;
@@ -441,7 +452,7 @@ impl<B: Buffer> Collectives<B> {
     pub(super) fn push(&mut self, action: Action<B>) {
         let pushed = self.make_room(1).and_then(|()| self.actions.push(action));
         if pushed.is_err()
-            && let Action::Copy { op, .. } | Action::Reduce { op, .. } = action
+            && let Action::Task(Task::Copy { op, .. } | Task::Reduce { op, .. }) = action
         {
             self.fail(op, Errno::ENOMEM, None);
         }
@@ -456,14 +467,14 @@ impl<B: Buffer> Collectives<B> {
         self.push(Action::Send {
             ep,
             to,
-            op: NIL,
+            op: None,
             message,
             payload: Place::User(B::EMPTY),
         });
     }
 
     /// Ends an operation in error. With `tell` the other members hear why.
-    pub(super) fn fail(&mut self, id: u32, error: Errno, tell: Option<Gone>) {
+    pub(super) fn fail(&mut self, id: CollOpId, error: Errno, tell: Option<Gone>) {
         let Some(op) = self.ops.get_mut(id) else {
             return;
         };
@@ -475,11 +486,8 @@ impl<B: Buffer> Collectives<B> {
         op.receiving = Receiving::Done;
         let (group_id, seq) = (op.group, op.seq);
         if let Receiving::Arrives(conn) = arriving {
-            self.push_owed(Action::Drop {
-                conn,
-                id,
-                ahead: false,
-            });
+            let of = Purpose::Step(id);
+            self.push_owed(Action::Drop { conn, of });
         }
         self.drop_ahead(group_id, seq);
         self.wake(id);
@@ -487,15 +495,7 @@ impl<B: Buffer> Collectives<B> {
         let Some(group) = self.groups.get(group_id) else {
             return;
         };
-        let message = Message {
-            kind: Kind::Gone,
-            group: group.id,
-            check: 0,
-            seq,
-            tag: reason as u32,
-            from: group.me,
-            len: 0,
-        };
+        let message = group.gone(seq, reason);
         for rank in 0..group.n() {
             let Some(group) = self.groups.get(group_id) else {
                 return;
@@ -508,7 +508,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Ends an operation whose bytes have all left.
-    pub(super) fn end(&mut self, id: u32) {
+    pub(super) fn end(&mut self, id: CollOpId) {
         let Some(op) = self.ops.remove(id) else {
             return;
         };

@@ -8,9 +8,9 @@ use ripstop_types::{Errno, FiAddr, Result};
 use crate::Buffer;
 use crate::coll::group::{Collectives, Group, Joining, State};
 use crate::coll::message::{Gone, Kind, Message};
-use crate::coll::operation::Action;
+use crate::coll::operation::{Action, Task};
 use crate::coll::probe::Probes;
-use crate::id::EpId;
+use crate::id::{EpId, GroupId};
 use crate::ring::{Ring, try_push};
 
 impl<B: Buffer> Collectives<B> {
@@ -18,7 +18,7 @@ impl<B: Buffer> Collectives<B> {
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for a rank that there is not, [`Errno::ENOMEM`].
-    pub fn join(&mut self, joining: &Joining<'_>) -> Result<u32> {
+    pub fn join(&mut self, joining: &Joining<'_>) -> Result<GroupId> {
         let Joining {
             ep,
             members,
@@ -77,14 +77,14 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    fn ask_to_join(&mut self, id: u32) {
+    fn ask_to_join(&mut self, id: GroupId) {
         let Some(group) = self.groups.get(id) else {
             return;
         };
         let (ep, digest, leader) = (group.ep, group.digest, group.member(0));
         let of_leader = |message: &Message, src| message.from == 0 && Some(src) == leader;
         if let Some(message) = self.take_joining(Kind::Decline, ep, digest, of_leader) {
-            let reason = Gone::from_number(message.tag);
+            let reason = Gone::told(message.tag);
             return self.join_failed(id, reason.errno());
         }
         let Some(group) = self.groups.get(id) else {
@@ -97,7 +97,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Member 0: takes those that have joined already.
-    fn collect(&mut self, id: u32) {
+    fn collect(&mut self, id: GroupId) {
         while let Some(group) = self.groups.get(id) {
             let (ep, digest, n) = (group.ep, group.digest, group.n());
             let members = group.members.clone_in_part(&group.missing);
@@ -115,7 +115,7 @@ impl<B: Buffer> Collectives<B> {
         self.complete_join(id);
     }
 
-    fn has_joined(&mut self, id: u32, message: &Message) {
+    fn has_joined(&mut self, id: GroupId, message: &Message) {
         let Some(group) = self.groups.get_mut(id) else {
             return;
         };
@@ -129,7 +129,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Member 0: if nobody is missing, the group is up.
-    fn complete_join(&mut self, id: u32) {
+    fn complete_join(&mut self, id: GroupId) {
         let Some(group) = self.groups.get(id) else {
             return;
         };
@@ -153,20 +153,20 @@ impl<B: Buffer> Collectives<B> {
         self.up(id, name);
     }
 
-    fn up(&mut self, id: u32, name: u64) {
+    fn up(&mut self, id: GroupId, name: u64) {
         if let Some(group) = self.groups.get_mut(id) {
             group.id = name;
             group.state = State::Up;
-            self.push(Action::Joined {
+            self.push(Action::Task(Task::Joined {
                 group: id,
                 error: None,
-            });
+            }));
             self.forget_unknown();
         }
     }
 
     /// Tells those who wait for this member that it does not join.
-    pub(super) fn decline(&mut self, id: u32, reason: Gone) {
+    pub(super) fn decline(&mut self, id: GroupId, reason: Gone) {
         let Some(group) = self.groups.get(id) else {
             return;
         };
@@ -178,13 +178,13 @@ impl<B: Buffer> Collectives<B> {
             let reached = rank != group.me && group.error_of(rank).is_none();
             if let (true, Some(to)) = (reached, group.member(rank)) {
                 let attempt = group.attempt_of(rank);
-                let message = Self::about(group, Kind::Decline, attempt, reason as u32);
+                let message = Self::about(group, Kind::Decline, attempt, reason.number());
                 self.tell(group.ep, to, message);
             }
         }
     }
 
-    pub(super) fn join_failed(&mut self, id: u32, error: Errno) {
+    pub(super) fn join_failed(&mut self, id: GroupId, error: Errno) {
         let Some(group) = self.groups.get_mut(id) else {
             return;
         };
@@ -192,16 +192,16 @@ impl<B: Buffer> Collectives<B> {
             return;
         }
         group.state = State::Closed;
-        self.push(Action::Joined {
+        self.push(Action::Task(Task::Joined {
             group: id,
             error: Some(error),
-        });
+        }));
         self.forget_unknown();
     }
 
     /// Takes a message about joining; `false` if it is to be kept.
     pub(super) fn handle_joining(&mut self, ep: EpId, src: FiAddr, message: &Message) -> bool {
-        if message.kind == Kind::Decline && Gone::from_number(message.tag) == Gone::Circle {
+        if message.kind == Kind::Decline && Gone::told(message.tag) == Gone::Circle {
             self.note_circle(ep, src, message);
             return true;
         }
@@ -218,12 +218,12 @@ impl<B: Buffer> Collectives<B> {
                     }
                     // That a crossed join has ended says nothing of one begun since.
                     Kind::Decline if message.seq == 0 => {
-                        message.from == 0 && Gone::from_number(message.tag) != Gone::Mismatch
+                        message.from == 0 && Gone::told(message.tag) != Gone::Mismatch
                     }
                     _ => message.from == 0 && message.seq == group.attempt,
                 }
         };
-        let is = |id: &u32| self.groups.get(*id).is_some_and(fits);
+        let is = |id: &GroupId| self.groups.get(*id).is_some_and(fits);
         let Some(id) = self.groups.ids().find(is) else {
             return match message.kind {
                 Kind::Joined => true,
@@ -232,7 +232,7 @@ impl<B: Buffer> Collectives<B> {
                     true
                 }
                 // Not kept: a later join of that set has nothing to do with it.
-                Kind::Decline => Gone::from_number(message.tag) == Gone::Mismatch,
+                Kind::Decline => Gone::told(message.tag) == Gone::Mismatch,
                 _ => false,
             };
         };
@@ -246,7 +246,7 @@ impl<B: Buffer> Collectives<B> {
             }
             Kind::Joined => self.up(id, message.check),
             _ => {
-                let reason = Gone::from_number(message.tag);
+                let reason = Gone::told(message.tag);
                 // Member 0 tells the others; another one that what it said is void, where
                 // member 0 had not heard it.
                 let of_leader = |group: &Group| group.me == 0;
@@ -276,7 +276,7 @@ impl<B: Buffer> Collectives<B> {
                 && group.is_member(message.from, src)
                 && group.joined.contains(&(message.from, message.seq))
         };
-        let is = |id: &u32| self.groups.get(*id).is_some_and(left);
+        let is = |id: &GroupId| self.groups.get(*id).is_some_and(left);
         let found = self.groups.ids().find(is);
         if let Some(id) = found {
             self.member_lost(id, message.from, Errno::ECANCELED);
@@ -284,7 +284,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A member of a group that is being joined cannot be reached.
-    pub(super) fn joining_lost(&mut self, id: u32, rank: u32, error: Errno) {
+    pub(super) fn joining_lost(&mut self, id: GroupId, rank: u32, error: Errno) {
         let Some(group) = self.groups.get(id) else {
             return;
         };

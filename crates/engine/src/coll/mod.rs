@@ -23,6 +23,6 @@ mod waiting;
 
 pub use group::{Collectives, Joining};
 pub use message::{EAGER, Gone, Kind, Message};
-pub use operation::{Action, Outcome, Place, Request, Waits};
+pub use operation::{Action, Outcome, Place, Purpose, Request, Task, Waits};
 pub use plan::{Buf, Part, Plan, Range, Step, Then};
 pub use progress::Arrival;

@@ -7,7 +7,7 @@ use ripstop_types::{AtomicOp, Collective, Context, Datatype, Errno, FiAddr};
 use crate::Buffer;
 use crate::coll::message::Message;
 use crate::coll::plan::{Buf, Plan, Range, Step};
-use crate::id::{ConnId, EpId, SlotId};
+use crate::id::{CollOpId, ConnId, EarlyId, EpId, GroupId, SlotId};
 
 /// An operation to be started.
 #[derive(Clone, Copy, Debug)]
@@ -116,46 +116,21 @@ pub enum Action<B> {
         /// To this place in its address vector.
         to: FiAddr,
         /// What to tell [`Collectives::sent`](super::Collectives::sent) when the last byte has
-        /// left, or [`NIL`](crate::pool::NIL) for nobody.
-        op: u32,
+        /// left, if anything.
+        op: Option<CollOpId>,
         /// The message.
         message: Message,
         /// Its payload, where it has one.
         payload: Place<B>,
     },
-    /// Copy bytes; the places may overlap.
-    Copy {
-        /// Whose they are: [`Collectives::no_memory`](super::Collectives::no_memory) if it
-        /// cannot be done.
-        op: u32,
-        /// From there.
-        from: Place<B>,
-        /// To there, as many.
-        to: Place<B>,
-    },
-    /// Reduce elements: `into = into op from`, or with `flip` `into = from op into`.
-    Reduce {
-        /// As for a copy.
-        op: u32,
-        /// What the elements are.
-        datatype: Datatype,
-        /// The operation.
-        by: AtomicOp,
-        /// One side, and the result.
-        into: Place<B>,
-        /// The other side.
-        from: Place<B>,
-        /// Which of them is the left one.
-        flip: bool,
-    },
+    /// Something that the driver does by itself.
+    Task(Task<B>),
     /// The rest of the payload that is arriving on a connection goes nowhere.
     Drop {
         /// The connection.
         conn: ConnId,
-        /// Whose it was: the operation, or what [`Arrival::Ahead`](super::Arrival::Ahead) named.
-        id: u32,
-        /// Which of the two.
-        ahead: bool,
+        /// What it was for.
+        of: Purpose,
     },
     /// A kept message is of no more use.
     Forget {
@@ -171,22 +146,61 @@ pub enum Action<B> {
         /// Which.
         slot: SlotId,
     },
+    /// An operation has ended.
+    Ended(Outcome),
+}
+
+/// What the driver does by itself for collective operations, at once.
+#[derive(Clone, Copy, Debug)]
+pub enum Task<B> {
+    /// Copy bytes; the places may overlap.
+    Copy {
+        /// Whose they are: [`Collectives::no_memory`](super::Collectives::no_memory) if it
+        /// cannot be done.
+        op: CollOpId,
+        /// From there.
+        from: Place<B>,
+        /// To there, as many.
+        to: Place<B>,
+    },
+    /// Reduce elements: `into = into op from`, or with `flip` `into = from op into`.
+    Reduce {
+        /// As for a copy.
+        op: CollOpId,
+        /// What the elements are.
+        datatype: Datatype,
+        /// The operation.
+        by: AtomicOp,
+        /// One side, and the result.
+        into: Place<B>,
+        /// The other side.
+        from: Place<B>,
+        /// Which of them is the left one.
+        flip: bool,
+    },
     /// Somebody has been waited for long: a word for the log.
     Waits {
         /// The group.
-        group: u32,
+        group: GroupId,
         /// Who.
         waits: Waits,
     },
-    /// An operation has ended.
-    Ended(Outcome),
     /// A group has been joined, or not.
     Joined {
         /// The group.
-        group: u32,
+        group: GroupId,
         /// Why not.
         error: Option<Errno>,
     },
+}
+
+/// What a payload between members is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The step that an operation is at.
+    Step(CollOpId),
+    /// A later step, or an operation that has not been started: the message is noted.
+    Early(EarlyId),
 }
 
 /// What became of the message that a step sends.
@@ -211,7 +225,7 @@ pub(super) enum Receiving {
 
 #[derive(Debug)]
 pub(super) struct Op<B> {
-    pub(super) group: u32,
+    pub(super) group: GroupId,
     pub(super) seq: u32,
     pub(super) check: u64,
     pub(super) plan: Plan,
@@ -291,6 +305,22 @@ pub(super) struct Early {
     pub(super) placed: bool,
     /// The payload is there.
     pub(super) whole: bool,
+}
+
+impl Early {
+    /// A message without a place for its payload, by the endpoint that it came to, its sender and
+    /// the connection.
+    pub(super) const fn new((ep, src, conn): (EpId, FiAddr, ConnId), message: Message) -> Self {
+        Self {
+            ep,
+            src,
+            conn: Some(conn),
+            message,
+            slot: None,
+            placed: false,
+            whole: message.len == 0,
+        }
+    }
 }
 
 /// Somebody who has been waited for long; see [`Action::Waits`].

@@ -5,9 +5,9 @@ use ripstop_types::{Errno, FiAddr};
 use crate::Buffer;
 use crate::coll::group::{Collectives, State};
 use crate::coll::message::{EAGER, Gone, Kind, Message};
-use crate::coll::operation::{Action, Place, Receiving, Sending};
+use crate::coll::operation::{Action, Place, Purpose, Receiving, Sending, Task};
 use crate::coll::plan::{Part, Then};
-use crate::id::{ConnId, EpId};
+use crate::id::{CollOpId, ConnId, EpId, GroupId};
 
 /// Messages about operations this far ahead, and no farther, can be of a peer that keeps to the
 /// window.
@@ -21,19 +21,11 @@ const AHEAD_STEPS: u32 = 16;
 pub enum Arrival<B> {
     /// Its payload is of no use.
     Discard,
-    /// Its payload goes there; then call [`Collectives::arrived`] with the operation. If it does
-    /// not come whole, [`Collectives::lost`] follows.
+    /// Its payload goes there; then call [`Collectives::arrived`]. If it does not come whole,
+    /// [`Collectives::lost`] follows.
     Into {
-        /// The operation.
-        op: u32,
-        /// The place, as long as the payload.
-        place: Place<B>,
-    },
-    /// It is for a later step of its operation, and its payload goes there already; then call
-    /// [`Collectives::early_arrived`] with the id. Else as for [`Arrival::Into`].
-    Ahead {
-        /// The message.
-        id: u32,
+        /// What it is for.
+        of: Purpose,
         /// The place, as long as the payload.
         place: Place<B>,
     },
@@ -116,7 +108,7 @@ impl<B: Buffer> Collectives<B> {
         if message.kind == Kind::Ask {
             let answer = Message {
                 kind: Kind::Gone,
-                tag: Gone::Left as u32,
+                tag: Gone::Left.number(),
                 check: 0,
                 from: message.tag,
                 ..*message
@@ -126,7 +118,7 @@ impl<B: Buffer> Collectives<B> {
         Arrival::Discard
     }
 
-    fn of_the_past(&mut self, group_id: u32, src: FiAddr, message: &Message) {
+    fn of_the_past(&mut self, group_id: GroupId, src: FiAddr, message: &Message) {
         let Some(group) = self.groups.get(group_id) else {
             return;
         };
@@ -136,21 +128,13 @@ impl<B: Buffer> Collectives<B> {
         let known = (0..group.failed.len()).filter_map(|index| group.failed.get(index));
         let mut ended = known.filter(|(seq, _)| *seq == message.seq);
         let reason = ended.next().map_or(Gone::Done, |(_, reason)| reason);
-        let answer = Message {
-            kind: Kind::Gone,
-            group: group.id,
-            check: 0,
-            seq: message.seq,
-            tag: reason as u32,
-            from: group.me,
-            len: 0,
-        };
+        let answer = group.gone(message.seq, reason);
         self.tell(group.ep, src, answer);
     }
 
     fn of_operation(
         &mut self,
-        id: u32,
+        id: CollOpId,
         from: (EpId, FiAddr, ConnId),
         message: &Message,
     ) -> Arrival<B> {
@@ -186,8 +170,10 @@ impl<B: Buffer> Collectives<B> {
                     return Arrival::Discard;
                 }
                 op.receiving = Receiving::Arrives(from.2);
-                let place = op.place(&part.range);
-                Arrival::Into { op: id, place }
+                Arrival::Into {
+                    of: Purpose::Step(id),
+                    place: op.place(&part.range),
+                }
             }
             // Taken by the steps that it is for.
             Kind::Ready => {
@@ -195,7 +181,7 @@ impl<B: Buffer> Collectives<B> {
                 Arrival::Keep
             }
             Kind::Gone => {
-                match Gone::from_number(message.tag) {
+                match Gone::told(message.tag) {
                     Gone::Done => self.check_done(id, message.from),
                     reason => self.fail(id, reason.errno(), None),
                 }
@@ -209,7 +195,7 @@ impl<B: Buffer> Collectives<B> {
     /// step if nothing uses that until then, as is so for all that was asked for.
     fn of_later_step(
         &mut self,
-        id: u32,
+        id: CollOpId,
         from: (EpId, FiAddr, ConnId),
         message: &Message,
     ) -> Arrival<B> {
@@ -243,8 +229,11 @@ impl<B: Buffer> Collectives<B> {
             return Arrival::Broken;
         }
         match self.note_ahead(from, *message) {
-            Some(id) => Arrival::Ahead { id, place },
-            None => {
+            Ok(id) => Arrival::Into {
+                of: Purpose::Early(id),
+                place,
+            },
+            Err(_) => {
                 self.no_memory(id);
                 Arrival::Discard
             }
@@ -252,19 +241,13 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// An operation that waits for its bytes to leave before it ends in error.
-    fn of_the_failed(&mut self, id: u32, message: &Message) -> Arrival<B> {
+    fn of_the_failed(&mut self, id: CollOpId, message: &Message) -> Arrival<B> {
         if message.kind == Kind::Ask
             && let Some(op) = self.ops.get(id)
             && let Some(group) = self.groups.get(op.group)
             && let Some(to) = group.member(message.from)
         {
-            let answer = Message {
-                kind: Kind::Gone,
-                check: 0,
-                tag: op.error.map_or(Gone::Lost, Gone::of) as u32,
-                from: group.me,
-                ..*message
-            };
+            let answer = group.gone(message.seq, op.error.map_or(Gone::Lost, Gone::of));
             self.tell(group.ep, to, answer);
         }
         Arrival::Discard
@@ -272,7 +255,7 @@ impl<B: Buffer> Collectives<B> {
 
     /// A member says that it is done. What it sent is here already: if more is expected of it,
     /// it had another operation in mind.
-    fn check_done(&mut self, id: u32, peer: u32) {
+    fn check_done(&mut self, id: CollOpId, peer: u32) {
         let Some(op) = self.ops.get(id) else { return };
         let key = (op.group, op.seq);
         let next = match op.step {
@@ -296,7 +279,22 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// The payload of a message has come whole, see [`Arrival::Into`].
-    pub fn arrived(&mut self, id: u32) {
+    pub fn arrived(&mut self, of: Purpose) {
+        match of {
+            Purpose::Step(id) => self.step_arrived(id),
+            Purpose::Early(id) => self.early_arrived(id),
+        }
+    }
+
+    /// There is no memory for the payload of a message that is arriving.
+    pub fn arrival_lost(&mut self, of: Purpose) {
+        match of {
+            Purpose::Step(id) => self.no_memory(id),
+            Purpose::Early(id) => self.early_lost(id),
+        }
+    }
+
+    fn step_arrived(&mut self, id: CollOpId) {
         if let Some(op) = self.ops.get_mut(id)
             && matches!(op.receiving, Receiving::Arrives(_))
         {
@@ -307,7 +305,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// The last byte of a message of an operation has left, or never will.
-    pub fn sent(&mut self, id: u32) {
+    pub fn sent(&mut self, id: CollOpId) {
         if let Some(op) = self.ops.get_mut(id) {
             op.unsent = op.unsent.saturating_sub(1);
             if op.sending == Sending::Posted {
@@ -319,7 +317,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A message of an operation cannot leave.
-    pub fn send_failed(&mut self, id: u32, error: Errno) {
+    pub fn send_failed(&mut self, id: CollOpId, error: Errno) {
         if let Some(op) = self.ops.get_mut(id) {
             op.unsent = op.unsent.saturating_sub(1);
             self.wake(id);
@@ -328,7 +326,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// The driver has no memory for what an action of the operation says.
-    pub fn no_memory(&mut self, id: u32) {
+    pub fn no_memory(&mut self, id: CollOpId) {
         self.fail(id, Errno::ENOMEM, Some(Gone::Memory));
     }
 
@@ -349,7 +347,7 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    pub(super) fn member_lost(&mut self, group_id: u32, rank: u32, error: Errno) {
+    pub(super) fn member_lost(&mut self, group_id: GroupId, rank: u32, error: Errno) {
         let Some(group) = self.groups.get_mut(group_id) else {
             return;
         };
@@ -368,7 +366,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Whether an operation cannot end without a member that is gone.
-    fn needs(&self, id: u32, rank: u32) -> bool {
+    fn needs(&self, id: CollOpId, rank: u32) -> bool {
         let Some(op) = self.ops.get(id) else {
             return false;
         };
@@ -394,7 +392,7 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    fn advance(&mut self, id: u32) {
+    fn advance(&mut self, id: CollOpId) {
         let Some(op) = self.ops.get_mut(id) else {
             return;
         };
@@ -428,18 +426,18 @@ impl<B: Buffer> Collectives<B> {
         self.do_then(id, &step.then);
     }
 
-    fn do_then(&mut self, id: u32, then: &Then) {
+    fn do_then(&mut self, id: CollOpId, then: &Then) {
         let Some(op) = self.ops.get(id) else { return };
-        let action = match then {
+        let task = match then {
             Then::Nothing => return,
             Then::Copy { from, .. } if from.len == 0 => return,
             Then::Reduce { into, .. } if into.len == 0 => return,
-            Then::Copy { from, to } => Action::Copy {
+            Then::Copy { from, to } => Task::Copy {
                 op: id,
                 from: op.place(from),
                 to: op.place(to),
             },
-            Then::Reduce { into, from, flip } => Action::Reduce {
+            Then::Reduce { into, from, flip } => Task::Reduce {
                 op: id,
                 datatype: op.request.datatype,
                 by: op.request.op,
@@ -448,11 +446,11 @@ impl<B: Buffer> Collectives<B> {
                 flip: *flip,
             },
         };
-        self.push(action);
+        self.push(Action::Task(task));
     }
 
     /// The next step; behind the last one the operation is done.
-    fn begin_step(&mut self, id: u32) {
+    fn begin_step(&mut self, id: CollOpId) {
         let Some(op) = self.ops.get_mut(id) else {
             return;
         };
@@ -475,7 +473,7 @@ impl<B: Buffer> Collectives<B> {
     /// Says to members that what they may not send unasked may come: what this step is for and
     /// the next ones, as far as nothing uses its place until then. Much is asked for at once, so
     /// that few messages do, and nobody has to wait for them.
-    fn ask_ahead(&mut self, id: u32) {
+    fn ask_ahead(&mut self, id: CollOpId) {
         let Some(op) = self.ops.get_mut(id) else {
             return;
         };
@@ -508,7 +506,7 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    fn say_ready(&mut self, id: u32, peer: u32, count: u32) {
+    fn say_ready(&mut self, id: CollOpId, peer: u32, count: u32) {
         let part = Part {
             peer,
             tag: count,
@@ -526,7 +524,7 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    fn message(&self, id: u32, kind: Kind, part: &Part) -> Option<Message> {
+    fn message(&self, id: CollOpId, kind: Kind, part: &Part) -> Option<Message> {
         let op = self.ops.get(id)?;
         let group = self.groups.get(op.group)?;
         Some(Message {
@@ -540,7 +538,7 @@ impl<B: Buffer> Collectives<B> {
         })
     }
 
-    fn post_if_ready(&mut self, id: u32, part: Option<Part>) {
+    fn post_if_ready(&mut self, id: CollOpId, part: Option<Part>) {
         let (Some(part), Some(op)) = (part, self.ops.get(id)) else {
             return;
         };
@@ -561,7 +559,7 @@ impl<B: Buffer> Collectives<B> {
         self.post(id, &part);
     }
 
-    fn post(&mut self, id: u32, part: &Part) {
+    fn post(&mut self, id: CollOpId, part: &Part) {
         let Some(message) = self.message(id, Kind::Data, part) else {
             return;
         };
@@ -581,14 +579,14 @@ impl<B: Buffer> Collectives<B> {
         self.push(Action::Send {
             ep,
             to,
-            op: id,
+            op: Some(id),
             message,
             payload,
         });
     }
 
     /// Takes the data of a step if it has come already.
-    fn take_early(&mut self, id: u32, part: Option<Part>) {
+    fn take_early(&mut self, id: CollOpId, part: Option<Part>) {
         let (Some(part), Some(op)) = (part, self.ops.get(id)) else {
             return;
         };
@@ -611,7 +609,7 @@ impl<B: Buffer> Collectives<B> {
                 at: 0,
                 len,
             };
-            self.push(Action::Copy { op: id, from, to });
+            self.push(Action::Task(Task::Copy { op: id, from, to }));
         }
         self.forget_early(found);
         if let Some(op) = self.ops.get_mut(id) {

@@ -6,10 +6,11 @@ use std::vec::Vec;
 
 use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr};
 
-use super::{Action, Arrival, Collectives, Joining, Kind, Message, Place, Request, Waits};
+use super::{
+    Action, Arrival, Collectives, Joining, Kind, Message, Place, Purpose, Request, Task, Waits,
+};
 use crate::common::Mem;
-use crate::id::{ConnId, EpId, SlotId};
-use crate::pool::NIL;
+use crate::id::{ConnId, EpId, GroupId, SlotId};
 
 extern crate std;
 
@@ -23,7 +24,7 @@ fn actions(coll: &mut Members) -> Vec<Action<Mem>> {
 }
 
 /// Joins a group of those ranks, whose addresses are the same numbers.
-fn join(coll: &mut Members, ranks: &[u64], me: u64, digest: u64) -> u32 {
+fn join(coll: &mut Members, ranks: &[u64], me: u64, digest: u64) -> GroupId {
     let members: Vec<FiAddr> = ranks.iter().map(|rank| FiAddr(*rank)).collect();
     let rank = ranks.iter().position(|rank| *rank == me).unwrap();
     let joining = Joining {
@@ -54,8 +55,8 @@ fn carry(members: &mut [Members]) -> Told {
                     Action::Send { to, message, .. } => {
                         deliver_to(&mut members[to.0 as usize], from, &message);
                     }
-                    Action::Joined { error, .. } => told.joins.push(error),
-                    Action::Waits { waits, .. } => told.waits.push(waits),
+                    Action::Task(Task::Joined { error, .. }) => told.joins.push(error),
+                    Action::Task(Task::Waits { waits, .. }) => told.waits.push(waits),
                     _ => {}
                 }
             }
@@ -161,20 +162,22 @@ fn data_of_a_later_step_goes_to_its_place_once() {
     let (mut coll, said) = started();
     // The last message of all comes first.
     let last = data(&said[0], 1, BACK, 512 << 10);
-    let Arrival::Ahead { id, place } = deliver(&mut coll, &last) else {
+    let Arrival::Into { of, place } = deliver(&mut coll, &last) else {
         panic!("it has no place");
     };
     assert!(matches!(place, Place::User(Mem(at, len)) if at >= 1 << 40 && len == 512 << 10));
     assert!(matches!(deliver(&mut coll, &last), Arrival::Broken));
-    coll.early_arrived(id);
+    assert!(matches!(of, Purpose::Early(_)));
+    coll.arrived(of);
     assert!(matches!(deliver(&mut coll, &last), Arrival::Broken));
     let first = data(&said[0], 1, 0, 512 << 10);
-    let Arrival::Into { op, place } = deliver(&mut coll, &first) else {
+    let Arrival::Into { of, place } = deliver(&mut coll, &first) else {
         panic!("it has no place");
     };
     assert!(matches!(place, Place::Slot { slot, .. } if slot == SlotId::FIRST));
     assert!(matches!(deliver(&mut coll, &first), Arrival::Broken));
-    coll.arrived(op);
+    assert!(matches!(of, Purpose::Step(_)));
+    coll.arrived(of);
 }
 
 #[test]
@@ -225,14 +228,13 @@ fn a_member_that_is_done_without_what_it_must_get_does_something_else() {
         // All data of member 1 is there, but it has never asked for that of this one.
         for (tag, len) in [(0, 512 << 10), (BACK, 512 << 10)] {
             match deliver(&mut coll, &data(&said[0], 1, tag, len)) {
-                Arrival::Into { op, .. } => coll.arrived(op),
-                Arrival::Ahead { id, .. } => coll.early_arrived(id),
+                Arrival::Into { of, .. } => coll.arrived(of),
                 other => panic!("{other:?}"),
             }
         }
         let done = Message {
             kind: Kind::Gone,
-            tag: super::Gone::Done as u32,
+            tag: super::Gone::Done.number(),
             from: 1,
             len: 0,
             ..said[0]
@@ -240,7 +242,7 @@ fn a_member_that_is_done_without_what_it_must_get_does_something_else() {
         assert!(matches!(deliver(&mut coll, &done), Arrival::Discard));
         let told = actions(&mut coll).into_iter().any(|action| {
             matches!(action, Action::Send { message, .. }
-                if message.kind == Kind::Gone && message.tag == super::Gone::Mismatch as u32)
+                if message.kind == Kind::Gone && message.tag == super::Gone::Mismatch.number())
         });
         assert!(told, "a stranger: {strange}");
     }
@@ -250,15 +252,16 @@ fn a_member_that_is_done_without_what_it_must_get_does_something_else() {
 fn an_operation_that_fails_lets_go_of_what_arrives_for_later() {
     let (mut coll, said) = started();
     let last = data(&said[0], 1, BACK, 512 << 10);
-    let Arrival::Ahead { id, .. } = deliver(&mut coll, &last) else {
+    let Arrival::Into { of, .. } = deliver(&mut coll, &last) else {
         panic!("it has no place");
     };
+    assert!(matches!(of, Purpose::Early(_)));
     coll.lost(EP, FiAddr(2), None, Errno::ECONNRESET);
     let found = actions(&mut coll);
     let place = |wanted: &dyn Fn(&Action<Mem>) -> bool| found.iter().position(wanted);
     let conn_id = conn_of(1);
     let dropped = place(
-        &|action| matches!(action, Action::Drop { conn, id: of, ahead: true } if (*conn, *of) == (conn_id, id)),
+        &|action| matches!(action, Action::Drop { conn, of: dropped } if (*conn, *dropped) == (conn_id, of)),
     );
     let ended = place(&|action| matches!(action, Action::Ended(_)));
     assert!(dropped.unwrap() < ended.unwrap(), "{found:?}");
@@ -383,7 +386,7 @@ fn a_word_of_a_circle_that_nobody_looked_for_ends_nothing() {
         group: SETS[0],
         check,
         seq: 0,
-        tag: super::Gone::Circle as u32,
+        tag: super::Gone::Circle.number(),
         from: 1,
         len: 0,
     };
@@ -424,7 +427,7 @@ fn the_end_of_a_crossed_join_does_not_end_the_next() {
         group: SETS[1],
         check: 0,
         seq: 0,
-        tag: super::Gone::Mismatch as u32,
+        tag: super::Gone::Mismatch.number(),
         from: 0,
         len: 0,
     };
@@ -467,7 +470,7 @@ fn an_operation_that_waits_says_for_whom_once() {
     for second in 0..30 {
         coll.tick(Duration::from_secs(second));
         for action in actions(&mut coll) {
-            if let Action::Waits { waits: found, .. } = action {
+            if let Action::Task(Task::Waits { waits: found, .. }) = action {
                 waits.push((second, found));
             }
         }
@@ -490,15 +493,14 @@ fn run(members: &mut [Members], ended: &mut [Vec<(usize, Option<Errno>)>]) {
                     Action::Send {
                         to, op, message, ..
                     } => {
-                        if op != NIL {
+                        if let Some(op) = op {
                             members[from].sent(op);
                         }
                         let to = &mut members[to.0 as usize];
                         let source = (EP, FiAddr(from as u64), ConnId::FIRST);
                         match to.handle_message(source, &message) {
                             Arrival::Discard => {}
-                            Arrival::Into { op, .. } => to.arrived(op),
-                            Arrival::Ahead { id, .. } => to.early_arrived(id),
+                            Arrival::Into { of, .. } => to.arrived(of),
                             Arrival::Keep => {
                                 let id = to.keep(source, message, None).unwrap();
                                 if message.len > 0 {
@@ -517,7 +519,7 @@ fn run(members: &mut [Members], ended: &mut [Vec<(usize, Option<Errno>)>]) {
 }
 
 /// Three begin to join the same group, which each of them gives the same number.
-fn join_all(members: &mut [Members]) -> u32 {
+fn join_all(members: &mut [Members]) -> GroupId {
     let joined = (0..).zip(members);
     let groups: Vec<_> = joined
         .map(|(me, coll)| join(coll, &[0, 1, 2], me, SETS[0]))
@@ -580,7 +582,7 @@ fn operations_end_where_their_numbers_wrap() {
                 deliver_to(&mut members[0], 1, &ask);
                 let said = actions(&mut members[0]);
                 let done = matches!(said[..], [Action::Send { message, .. }]
-                    if message.kind == Kind::Gone && message.tag == super::Gone::Done as u32);
+                    if message.kind == Kind::Gone && message.tag == super::Gone::Done.number());
                 assert_eq!(done, ahead < OPS as u32, "{first} {ahead}: {said:?}");
             }
         }

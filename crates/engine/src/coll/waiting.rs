@@ -8,7 +8,8 @@ use ripstop_types::FiAddr;
 use crate::Buffer;
 use crate::coll::group::{Collectives, Group, State};
 use crate::coll::message::{Kind, Message};
-use crate::coll::operation::{Action, Receiving, Sending, Waits};
+use crate::coll::operation::{Action, Receiving, Sending, Task, Waits};
+use crate::id::{CollOpId, GroupId};
 
 /// After how long without progress a member asks those it waits for; a round.
 const ROUND: Duration = Duration::from_secs(1);
@@ -50,7 +51,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A word for the log, once for each operation.
-    fn tell_of_operation(&mut self, id: u32) {
+    fn tell_of_operation(&mut self, id: CollOpId) {
         let Some(op) = self.ops.get_mut(id) else {
             return;
         };
@@ -77,15 +78,15 @@ impl<B: Buffer> Collectives<B> {
                 others: 0,
                 crossed: false,
             };
-            self.push(Action::Waits {
+            self.push(Action::Task(Task::Waits {
                 group: group_id,
                 waits,
-            });
+            }));
         }
     }
 
     /// A round of a group that is being joined.
-    fn look_after(&mut self, id: u32) {
+    fn look_after(&mut self, id: GroupId) {
         let Some(group) = self.groups.get_mut(id) else {
             return;
         };
@@ -102,7 +103,7 @@ impl<B: Buffer> Collectives<B> {
         }
     }
 
-    fn tell_of_join(&mut self, id: u32, circling: Option<FiAddr>) {
+    fn tell_of_join(&mut self, id: GroupId, circling: Option<FiAddr>) {
         let Some(group) = self.groups.get(id) else {
             return;
         };
@@ -127,16 +128,16 @@ impl<B: Buffer> Collectives<B> {
             others: u32::try_from(others).unwrap_or(u32::MAX),
             crossed: circling.is_some(),
         };
-        self.push(Action::Waits { group: id, waits });
+        self.push(Action::Task(Task::Waits { group: id, waits }));
     }
 
-    fn is_joining(&self, id: u32) -> bool {
+    fn is_joining(&self, id: GroupId) -> bool {
         let group = self.groups.get(id);
         group.is_some_and(|group| group.state == State::Joining)
     }
 
     /// Asks the members that an operation waits for.
-    fn ask(&mut self, id: u32) {
+    fn ask(&mut self, id: CollOpId) {
         let Some(op) = self.ops.get(id) else { return };
         let Some(step) = op.step else { return };
         let recv = step.recv.filter(|_| op.receiving == Receiving::Waits);

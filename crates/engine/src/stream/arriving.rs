@@ -3,9 +3,8 @@
 use ripstop_types::AtomicKind;
 use ripstop_wire::xnet::base::{Answer, Reason};
 
-use crate::coll::{Message, Place};
+use crate::coll::{Message, Place, Purpose};
 use crate::id::{MessageId, RecvId, SlotId};
-use crate::pool::NIL;
 use crate::stream::request::{NO_REGIONS, Operation, Regions};
 use crate::{Buffer, Iov, Reached};
 
@@ -16,9 +15,8 @@ pub(super) struct Incoming<B> {
     pub(super) waits: Option<Message>,
     pub(super) place: Place<B>,
     pub(super) iov: Iov<B>,
-    /// The operation, or the message that is kept.
-    pub(super) id: u32,
-    pub(super) kept: bool,
+    /// What it is for, once that is known.
+    pub(super) of: Option<Purpose>,
 }
 
 impl<B: Buffer> Incoming<B> {
@@ -26,8 +24,7 @@ impl<B: Buffer> Incoming<B> {
         waits: None,
         place: Place::User(B::EMPTY),
         iov: Iov::EMPTY,
-        id: NIL,
-        kept: false,
+        of: None,
     };
 }
 

@@ -4,15 +4,16 @@
 
 use core::time::Duration;
 
-use ripstop_types::{AtomicOp, Completion, Datatype, Errno, FiAddr, Flags, Result};
-use ripstop_wire::xnet::base::{Coll, Header, MAX_HEADER};
+use ripstop_types::{Completion, Errno, FiAddr, Flags, Result};
+use ripstop_wire::xnet::base::{Header, MAX_HEADER};
 use ripstop_wire::xnet::cm::Extensions;
 
-use crate::coll::{Action, Arrival, Collectives, Joining, Message, Outcome, Place, Request, Waits};
+use crate::coll::{
+    Action, Arrival, Collectives, Joining, Message, Outcome, Place, Purpose, Request, Task,
+};
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, EpId, SlotId};
+use crate::id::{CollOpId, ConnId, EpId, GroupId, SlotId};
 use crate::matching::ENTRY;
-use crate::pool::NIL;
 use crate::stream::arriving::{Incoming, RxState, Target};
 use crate::stream::conn::Conn;
 use crate::stream::engine::{Engine, Ep, Limits, NO_COMPLETION};
@@ -44,69 +45,32 @@ pub enum CollAction<B> {
         /// The message.
         send: CollSend<B>,
     },
-    /// Copy bytes between places that may overlap; if that cannot be done, call
-    /// [`Engine::coll_no_memory`] with the operation.
-    Copy {
-        /// The operation.
-        op: u32,
-        /// From there.
-        from: Place<B>,
-        /// To there, as many.
-        to: Place<B>,
-    },
-    /// Reduce elements: `into = into by from`, or with `flip` `into = from by into`; if that
-    /// cannot be done as for a copy.
-    Reduce {
-        /// The collective operation.
-        op: u32,
-        /// What the elements are.
-        datatype: Datatype,
-        /// The operation on them.
-        by: AtomicOp,
-        /// One side, and the result.
-        into: Place<B>,
-        /// The other side, as long.
-        from: Place<B>,
-        /// Which of them is the left one.
-        flip: bool,
-    },
-    /// Somebody has been waited for long: a word for the log.
-    Waits {
-        /// The group.
-        group: u32,
-        /// Who.
-        waits: Waits,
-    },
-    /// A group has been joined, or not, which [`Engine::close_group`] ends.
-    Joined {
-        /// The group.
-        group: u32,
-        /// Why not.
-        error: Option<Errno>,
-    },
+    /// Something else: a copy or reduction that cannot be done ends by [`Engine::coll_no_memory`],
+    /// a group that has been joined by [`Engine::close_group`].
+    Task(Task<B>),
 }
 
 // Groups and operations.
 impl<B: Buffer> Engine<B> {
-    /// Joins a group; [`CollAction::Joined`] says when all members have.
+    /// Joins a group; [`Task::Joined`] says when all members have.
     ///
     /// # Errors
     /// As for [`Collectives::join`].
-    pub fn join_group(&mut self, joining: &Joining<'_>) -> Result<u32> {
+    pub fn join_group(&mut self, joining: &Joining<'_>) -> Result<GroupId> {
         let joined = self.coll.join(joining);
         self.note_coll();
         joined
     }
 
     /// Leaves a group. What is in flight there ends in error.
-    pub fn close_group(&mut self, group: u32) {
+    pub fn close_group(&mut self, group: GroupId) {
         self.coll.close(group);
         self.note_coll();
     }
 
     /// The members of a group that is up, by rank.
     #[must_use]
-    pub fn group_members(&self, group: u32) -> Option<&[FiAddr]> {
+    pub fn group_members(&self, group: GroupId) -> Option<&[FiAddr]> {
         self.coll.members(group)
     }
 
@@ -114,7 +78,7 @@ impl<B: Buffer> Engine<B> {
     ///
     /// # Errors
     /// As for [`Collectives::start`].
-    pub fn start_coll(&mut self, group: u32, request: Request<B>) -> Result<()> {
+    pub fn start_coll(&mut self, group: GroupId, request: Request<B>) -> Result<()> {
         let plan = self.coll.plan(group, &request)?;
         let slot = match Collectives::scratch(&plan, &request) {
             0 => None,
@@ -147,7 +111,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// There is no memory for what an action says.
-    pub fn coll_no_memory(&mut self, op: u32) {
+    pub fn coll_no_memory(&mut self, op: CollOpId) {
         self.coll.no_memory(op);
     }
 
@@ -170,31 +134,8 @@ impl<B: Buffer> Engine<B> {
                     let send = CollSend::new(message, op, &payload);
                     return Some(CollAction::Send { ep, to, send });
                 }
-                Action::Copy { op, from, to } => return Some(CollAction::Copy { op, from, to }),
-                Action::Reduce {
-                    op,
-                    datatype,
-                    by,
-                    into,
-                    from,
-                    flip,
-                } => {
-                    return Some(CollAction::Reduce {
-                        op,
-                        datatype,
-                        by,
-                        into,
-                        from,
-                        flip,
-                    });
-                }
-                Action::Waits { group, waits } => {
-                    return Some(CollAction::Waits { group, waits });
-                }
-                Action::Joined { group, error } => {
-                    return Some(CollAction::Joined { group, error });
-                }
-                Action::Drop { conn, id, ahead } => self.drop_incoming(conn, id, ahead),
+                Action::Task(task) => return Some(CollAction::Task(task)),
+                Action::Drop { conn, of } => self.drop_incoming(conn, of),
                 Action::Forget { conn, slot, len } => self.forget_kept(conn, slot, len),
                 Action::Free { slot } => self.release_slot(slot),
                 Action::Ended(outcome) => self.report_coll(&outcome),
@@ -286,9 +227,11 @@ impl<B: Buffer> Engine<B> {
         let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
         let buffered = Self::append_coll(conn, ep, limits, send, header)?;
-        if buffered.inline && send.op != NIL {
+        if buffered.inline
+            && let Some(op) = send.op
+        {
             // The driver copies it before it does anything else.
-            self.coll.sent(send.op);
+            self.coll.sent(op);
             self.note_coll();
         }
         Ok(buffered)
@@ -305,7 +248,7 @@ impl<B: Buffer> Engine<B> {
         let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
         let len = send.message.len;
         let inline = len <= limits.inline as u64 && len <= room as u64;
-        let full = Header::coll(send.message.header(), len);
+        let full = Header::coll(send.message);
         let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
         if inline {
             conn.queue_buffered(len.saturating_add(header_len as u64))?;
@@ -332,7 +275,7 @@ impl<B: Buffer> Engine<B> {
     /// A message to a member has left.
     pub(super) fn finish_coll_send(&mut self, conn_id: ConnId, info: &TxInfo) {
         self.one_less(conn_id);
-        if let Ok(op) = u32::try_from(info.context) {
+        if let Some(op) = op_of(info) {
             self.coll.sent(op);
         }
         self.note_coll();
@@ -341,7 +284,7 @@ impl<B: Buffer> Engine<B> {
     /// A message to a member will not leave whole.
     pub(super) fn fail_coll_send(&mut self, conn_id: ConnId, info: &TxInfo, error: Errno) {
         self.one_less(conn_id);
-        self.coll_failed(u32::try_from(info.context).unwrap_or(NIL), error);
+        self.coll_failed(op_of(info), error);
         if error == Errno::EOPNOTSUPP
             && let Some(conn) = self.conns.get(conn_id)
         {
@@ -359,11 +302,16 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn coll_failed(&mut self, op: u32, error: Errno) {
-        if op != NIL {
+    fn coll_failed(&mut self, op: Option<CollOpId>, error: Errno) {
+        if let Some(op) = op {
             self.coll.send_failed(op, error);
         }
     }
+}
+
+/// The operation whose message has this context, see [`CollSend::info`].
+fn op_of(info: &TxInfo) -> Option<CollOpId> {
+    CollOpId::new(u32::try_from(info.context).ok()?)
 }
 
 // What arrives.
@@ -372,16 +320,14 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn start_coll_message(
         &mut self,
         conn_id: ConnId,
-        coll: Option<&Coll>,
-        len: u64,
+        coll: Option<&Message>,
     ) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let coll = coll.ok_or(Errno::EPROTO)?;
+        let message = *coll.ok_or(Errno::EPROTO)?;
         if !conn.extensions.contains(Extensions::COLL) {
             return Err(Errno::EPROTO);
         }
-        let message = Message::read(coll, len);
-        if len > 0 && !self.coll.is_quiet() {
+        if message.len > 0 && !self.coll.is_quiet() {
             // Where it goes depends on what is yet to be done.
             conn.incoming.waits = Some(message);
             conn.rx = RxState::Job;
@@ -442,12 +388,8 @@ impl<B: Buffer> Engine<B> {
         let arrival = self.coll.handle_message((ep, src, conn_id), &message);
         let target = match arrival {
             Arrival::Discard => Target::Discard,
-            Arrival::Into { op, place } => {
-                self.expect(conn_id, place, op, false);
-                Target::Coll
-            }
-            Arrival::Ahead { id, place } => {
-                self.expect(conn_id, place, id, true);
+            Arrival::Into { of, place } => {
+                self.expect(conn_id, place, of);
                 Target::Coll
             }
             Arrival::Keep => match self.keep_coll(conn_id, message)? {
@@ -463,7 +405,7 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
-    fn expect(&mut self, conn_id: ConnId, place: Place<B>, id: u32, kept: bool) {
+    fn expect(&mut self, conn_id: ConnId, place: Place<B>, of: Purpose) {
         if let Some(conn) = self.conns.get_mut(conn_id) {
             conn.incoming = Incoming {
                 waits: None,
@@ -472,8 +414,7 @@ impl<B: Buffer> Engine<B> {
                     Place::Slot { .. } => Iov::EMPTY,
                 },
                 place,
-                id,
-                kept,
+                of: Some(of),
             };
         }
     }
@@ -521,19 +462,14 @@ impl<B: Buffer> Engine<B> {
             },
             None => Place::User(B::EMPTY),
         };
-        self.expect(conn_id, place, id, true);
+        self.expect(conn_id, place, Purpose::Early(id));
         Ok(true)
     }
 
     /// The payload of a member's message has come.
     pub(super) fn finish_coll_payload(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.conns.get(conn_id) else {
-            return;
-        };
-        let (id, kept) = (conn.incoming.id, conn.incoming.kept);
-        match kept {
-            true => self.coll.early_arrived(id),
-            false => self.coll.arrived(id),
+        if let Some(of) = self.conns.get(conn_id).and_then(|conn| conn.incoming.of) {
+            self.coll.arrived(of);
         }
         self.note_coll();
     }
@@ -546,18 +482,15 @@ impl<B: Buffer> Engine<B> {
         if let RxState::Payload { target, .. } = &mut conn.rx {
             *target = Target::Discard;
         }
-        let (id, kept) = (conn.incoming.id, conn.incoming.kept);
-        match kept {
-            true => self.coll.early_lost(id),
-            false => self.coll.no_memory(id),
+        if let Some(of) = conn.incoming.of {
+            self.coll.arrival_lost(of);
         }
         self.note_coll();
     }
 
-    fn drop_incoming(&mut self, conn_id: ConnId, id: u32, ahead: bool) {
+    fn drop_incoming(&mut self, conn_id: ConnId, of: Purpose) {
         if let Some(conn) = self.conns.get_mut(conn_id)
-            && conn.incoming.kept == ahead
-            && conn.incoming.id == id
+            && conn.incoming.of == Some(of)
             && let RxState::Payload { target, .. } = &mut conn.rx
             && *target == Target::Coll
         {

@@ -6,7 +6,7 @@ use ripstop_wire::xnet::base::{MAX_RMA, RmaIovs};
 use ripstop_wire::xnet::cm::Extensions;
 
 use crate::coll::{Message, Place};
-use crate::id::{MrId, SlotId};
+use crate::id::{CollOpId, MrId, SlotId};
 use crate::{Buffer, Iov};
 
 /// What a one-sided operation does.
@@ -173,7 +173,8 @@ pub(super) struct Operation {
 #[derive(Clone, Copy, Debug)]
 pub struct CollSend<B> {
     pub(super) message: Message,
-    pub(super) op: u32,
+    /// The operation that is told when it has left, if any.
+    pub(super) op: Option<CollOpId>,
     /// Its payload, unless that is in a slot.
     pub iov: Iov<B>,
     /// The slot with its payload and where it begins there.
@@ -181,7 +182,7 @@ pub struct CollSend<B> {
 }
 
 impl<B: Buffer> CollSend<B> {
-    pub(super) fn new(message: Message, op: u32, payload: &Place<B>) -> Self {
+    pub(super) fn new(message: Message, op: Option<CollOpId>, payload: &Place<B>) -> Self {
         let (iov, kept) = match payload {
             Place::User(buffer) => (Iov::one(*buffer), None),
             Place::Slot { slot, at, .. } => (Iov::EMPTY, Some((*slot, *at))),
@@ -208,7 +209,7 @@ impl<B: Buffer> CollSend<B> {
 
     pub(super) const fn info(&self) -> TxInfo {
         TxInfo {
-            context: self.op as Context,
+            context: CollOpId::place(self.op),
             flags: Flags::COLLECTIVE,
             completion: false,
             ack: false,

@@ -338,7 +338,7 @@ impl<B: Buffer> Engine<B> {
             Op::ReadReq => self.start_response(conn_id, header),
             Op::ReadRsp => self.start_read(conn_id, header),
             Op::Refuse => self.handle_refusal(conn_id, header),
-            Op::Coll => self.start_coll_message(conn_id, header.coll.as_ref(), header.payload_len),
+            Op::Coll => self.start_coll_message(conn_id, header.coll.as_ref()),
             Op::EagerLimit => self.handle_eager_limit(conn_id, header),
             Op::Atomic | Op::FetchAtomic | Op::CompareAtomic => self.start_atomic(conn_id, header),
         }

@@ -4,11 +4,14 @@ use alloc::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::id::CounterId;
 
 /// The counter of this number, from 0 on.
 fn counter(number: u32) -> CounterId {
     CounterId::new(number + 1).unwrap()
+}
+
+fn lane(number: u32) -> Option<LaneId> {
+    LaneId::new(number + 1)
 }
 
 fn when(number: u32, threshold: u64) -> When {
@@ -42,7 +45,7 @@ fn drain(queue: &mut Queue<u32>, value: u64) -> Vec<u32> {
 fn turns_come_by_threshold_and_then_as_queued() {
     let mut queue = Queue::new();
     for (op, threshold) in [(1, 5), (2, 3), (3, 5), (4, 0), (5, 3), (6, 9)] {
-        queue.add(when(0, threshold), FREE, op).unwrap();
+        queue.add(when(0, threshold), None, op).unwrap();
     }
     assert_eq!(drain(&mut queue, 0), [4]);
     assert_eq!(drain(&mut queue, 2), []);
@@ -59,8 +62,8 @@ fn errors_count_for_work_only() {
         basis: Basis::All,
         ..when(0, 3)
     };
-    queue.add(when(0, 3), FREE, 1).unwrap();
-    queue.add(all, FREE, 2).unwrap();
+    queue.add(when(0, 3), None, 1).unwrap();
+    queue.add(all, None, 2).unwrap();
     let failing = |value, errors| {
         move |_| {
             Some(Counter {
@@ -80,7 +83,7 @@ fn errors_count_for_work_only() {
         threshold: u64::MAX,
         ..all
     };
-    queue.add(never, FREE, 3).unwrap();
+    queue.add(never, None, 3).unwrap();
     assert_eq!(queue.next(failing(5, u64::MAX - 6)), None);
     queue.changed(counter(0));
     // The sum is as high as can be, not what is left of it.
@@ -91,9 +94,9 @@ fn errors_count_for_work_only() {
 fn a_lane_goes_on_where_it_stopped() {
     let mut queue = Queue::new();
     for op in [10, 11, 12] {
-        queue.add(when(0, 1), 0, op).unwrap();
+        queue.add(when(0, 1), lane(0), op).unwrap();
     }
-    queue.add(when(1, 1), 1, 20).unwrap();
+    queue.add(when(1, 1), lane(1), 20).unwrap();
     let first = queue.next(at(1)).unwrap();
     assert_eq!(queue.get(first), Some(&10));
     queue.hold(first);
@@ -101,7 +104,7 @@ fn a_lane_goes_on_where_it_stopped() {
     assert_eq!(queue.take(other), Some(20));
     assert_eq!(queue.next(at(1)), None);
     // One that comes later is behind those, whatever its threshold.
-    queue.add(when(2, 0), 0, 13).unwrap();
+    queue.add(when(2, 0), lane(0), 13).unwrap();
     assert_eq!(queue.next(at(1)), None);
     let middle = queue.first(|_, op| *op == 11).unwrap();
     assert_eq!(queue.take(middle), Some(11));
@@ -116,11 +119,11 @@ fn a_lane_goes_on_where_it_stopped() {
 #[test]
 fn what_was_taken_is_not_started() {
     let mut queue = Queue::new();
-    let id = queue.add(when(0, 1), FREE, 1).unwrap();
-    queue.add(when(7, 0), 3, 2).unwrap();
+    let id = queue.add(when(0, 1), None, 1).unwrap();
+    queue.add(when(7, 0), lane(3), 2).unwrap();
     assert_eq!(queue.take(id), Some(1));
     assert_eq!(queue.take(id), None);
-    queue.add(when(7, 1), FREE, 3).unwrap();
+    queue.add(when(7, 1), None, 3).unwrap();
     assert_eq!(drain(&mut queue, 1), [2, 3]);
 }
 
@@ -130,7 +133,7 @@ enum Step {
         counter: CounterId,
         all: bool,
         threshold: u64,
-        lane: u32,
+        lane: Option<LaneId>,
     },
     Count {
         counter: CounterId,
@@ -150,7 +153,7 @@ fn step() -> impl Strategy<Value = Step> {
                 counter,
                 all,
                 threshold,
-                lane: if lane == 3 { FREE } else { lane },
+                lane: LaneId::new(lane),
             }
         ),
         2 => ((0..3u32).prop_map(counter), 0..6u64, 0..3u64).prop_map(|(counter, value, errors)| Step::Count {
@@ -159,7 +162,7 @@ fn step() -> impl Strategy<Value = Step> {
             errors,
         }),
         1 => any::<usize>().prop_map(Step::Cancel),
-        2 => (0..8u32, 1..6usize).prop_map(|(blocked, most)| Step::Run { blocked, most }),
+        2 => (0..16u32, 1..6usize).prop_map(|(blocked, most)| Step::Run { blocked, most }),
     ]
 }
 
@@ -168,9 +171,9 @@ fn step() -> impl Strategy<Value = Step> {
 struct Model {
     counters: [Counter; 3],
     /// What waits, by the order it was queued.
-    waiting: BTreeMap<u32, (When, u32)>,
+    waiting: BTreeMap<u32, (When, Option<LaneId>)>,
     /// What waits for room, by lane.
-    lanes: BTreeMap<u32, Vec<u32>>,
+    lanes: BTreeMap<Option<LaneId>, Vec<u32>>,
 }
 
 impl Model {
@@ -245,7 +248,7 @@ proptest! {
 fn run(
     queue: &mut Queue<u32>,
     model: &mut Model,
-    ids: &mut BTreeMap<u32, u32>,
+    ids: &mut BTreeMap<u32, TriggeredId>,
     blocked: u32,
     most: usize,
 ) -> core::result::Result<(), TestCaseError> {
@@ -274,7 +277,7 @@ fn run(
                     .0
             }
         };
-        prop_assert!(!stuck.contains(&lane), "{op} overtakes in lane {lane}");
+        prop_assert!(!stuck.contains(&lane), "{op} overtakes in lane {lane:?}");
         let before = model.lanes.entry(lane).or_default();
         if let Some(first) = before.first() {
             // Those that had their turn come first, except that the model does not know which
@@ -290,7 +293,7 @@ fn run(
             }
             model.waiting.remove(&op);
         }
-        if lane != FREE && blocked & (1 << lane) != 0 {
+        if lane.is_some_and(|lane| blocked & (1 << lane.index()) != 0) {
             queue.hold(id);
             model.lanes.entry(lane).or_default().insert(0, op);
             stuck.push(lane);
@@ -305,11 +308,16 @@ fn run(
 }
 
 /// Notes in the model which operations the queue has put into the lanes without room.
-fn settle(queue: &mut Queue<u32>, model: &mut Model, ids: &BTreeMap<u32, u32>, stuck: &[u32]) {
+fn settle(
+    queue: &mut Queue<u32>,
+    model: &mut Model,
+    ids: &BTreeMap<u32, TriggeredId>,
+    stuck: &[Option<LaneId>],
+) {
     let Queue { items, lanes, .. } = queue;
     for lane in stuck {
         let mut order = Vec::new();
-        let list = &lanes[*lane as usize].list;
+        let list = &lanes[LaneId::place(*lane)].list;
         list.for_each(items, |_, item| order.push(item.op));
         for op in &order {
             assert!(ids.contains_key(op));

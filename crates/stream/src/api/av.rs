@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use ripstop_core::provider::{AddressVector, AvAttr};
 use ripstop_core::{Address, EventQueue};
-use ripstop_engine::id::UserIdsId;
+use ripstop_engine::id::{AvId, UserIdsId};
 use ripstop_engine::ids::UserIds;
 use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
@@ -43,7 +43,7 @@ const MAX_CTX_BITS: u8 = 16;
 #[derive(Debug)]
 pub struct Av<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
-    pub(crate) id: u32,
+    pub(crate) id: AvId,
     /// Upper bits of a fabric address that name a receive context of the peer.
     pub(crate) rx_ctx_bits: u8,
     av_type: AvType,
@@ -97,16 +97,14 @@ impl<T: Transport, K: Mode> Av<T, K> {
             true => Some(state.engine.open_ids(UserIds::new(true))?),
             false => None,
         };
-        let free = state.avs.iter().position(Option::is_none);
-        let id = free.unwrap_or(state.avs.len());
-        if id == state.avs.len() {
-            state.avs.push(None);
-        }
-        state.avs[id] = Some(table);
+        let is_free = |id: &AvId| state.avs.get(*id).is_none();
+        let id = (1..).filter_map(AvId::new).find(is_free);
+        let id = id.ok_or(Errno::ENOMEM)?;
+        state.avs.insert(id, table);
         drop(state);
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),
-            id: id as u32,
+            id,
             rx_ctx_bits: attr.rx_ctx_bits,
             av_type: match attr.av_type {
                 AvType::Unspec => AvType::Table,
@@ -120,12 +118,8 @@ impl<T: Transport, K: Mode> Av<T, K> {
         }))
     }
 
-    fn table(state: &mut State<T>, id: u32) -> Result<&mut Table<T>> {
-        state
-            .avs
-            .get_mut(id as usize)
-            .and_then(Option::as_mut)
-            .ok_or(Errno::EINVAL)
+    fn table(state: &mut State<T>, id: AvId) -> Result<&mut Table<T>> {
+        state.avs.get_mut(id).ok_or(Errno::EINVAL)
     }
 
     fn insert_one(&self, state: &mut State<T>, address: &Address) -> Result<FiAddr> {
@@ -162,7 +156,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
 impl<T: Transport, K: Mode> Drop for Av<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
-        state.avs[self.id as usize] = None;
+        state.avs.remove(self.id);
         if let Some(ids) = self.ids() {
             state.engine.close_ids(ids);
         }

@@ -9,7 +9,6 @@ use ripstop_core::provider::Token;
 use ripstop_core::{Info, caps, hints};
 use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::Matcher;
-use ripstop_engine::pool::NIL;
 use ripstop_engine::stream::{EpConfig, MAX_ATOMIC};
 use ripstop_os::Interest;
 use ripstop_types::{EpType, Errno, Flags, Result, tclass};
@@ -120,7 +119,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
         let rdm = Rdm {
             addr: listener.local_addr()?,
             listener,
-            av: NIL,
+            av: None,
             context,
             ctx_bits: 0,
             peers: HashMap::new(),
@@ -255,10 +254,10 @@ impl<T: Transport, K: Mode> Core<T, K> {
         let epoll = Arc::clone(&state.epoll);
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         let rdm = ep.rdm.as_mut().ok_or(Errno::EOPBADSTATE)?;
-        if rdm.av != NIL {
+        if rdm.av.is_some() {
             return Ok(());
         }
-        rdm.av = av.id;
+        rdm.av = Some(av.id);
         rdm.ctx_bits = av.rx_ctx_bits;
         rdm.listener.listen(LISTEN_BACKLOG)?;
         epoll.add(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ripstop_core::provider::{self, JoinCall, Token};
-use ripstop_engine::id::EpId;
+use ripstop_engine::id::{EpId, GroupId};
 use ripstop_types::{FiAddr, Result};
 
 use crate::api::domain::{Domain, Mode};
@@ -14,7 +14,7 @@ use crate::transport::Transport;
 #[derive(Debug)]
 pub struct Group<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
-    pub(crate) id: u32,
+    pub(crate) id: GroupId,
     pub(crate) addr: FiAddr,
     /// It stays as long as the group.
     _ep: Arc<Endpoint<T, K>>,

@@ -44,7 +44,7 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
         let mut state = self.domain.lock();
         let used = |state: &mut State<T>, core: &Core<T, K>| {
             let rdm = state.ep(core.id).and_then(|ep| ep.rdm.as_ref());
-            rdm.is_none_or(|rdm| rdm.av != ripstop_engine::pool::NIL)
+            rdm.is_none_or(|rdm| rdm.av.is_some())
         };
         if self.cores.iter().any(|core| used(&mut state, core)) {
             return Err(Errno::EOPBADSTATE);

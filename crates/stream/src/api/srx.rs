@@ -7,9 +7,8 @@ use parking_lot::Mutex;
 use ripstop_core::RxAttr;
 use ripstop_core::provider::{self, DataCall, EpOption, RecvKind, Threshold, Token};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{CounterId, CqId, SrxId};
+use ripstop_engine::id::{AvId, CounterId, CqId, SrxId};
 use ripstop_engine::matching::Matcher;
-use ripstop_engine::pool::NIL;
 use ripstop_engine::triggered::Basis;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
@@ -24,20 +23,20 @@ use crate::state::held::{At, Held, Owner, SrxAt};
 use crate::transport::Transport;
 use crate::tunables::MIN_MULTI_RECV;
 
-/// The address vector that the endpoints with a receive context have in common.
+/// The address vector that the endpoints with a receive context have in common, once there is one.
 #[derive(Debug)]
 pub(crate) struct OneAv(AtomicU32);
 
 impl OneAv {
     pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(NIL))
+        Self(AtomicU32::new(0))
     }
 
     /// An endpoint with this address vector uses the context: sources have one meaning.
-    pub(crate) fn share<T: Transport>(&self, av: u32) -> Result<()> {
+    pub(crate) fn share<T: Transport>(&self, av: AvId) -> Result<()> {
         let order = Ordering::Relaxed;
-        match self.0.compare_exchange(NIL, av, order, order) {
-            Err(known) if known != av => Err(refused!(
+        match self.0.compare_exchange(0, av.number(), order, order) {
+            Err(known) if known != av.number() => Err(refused!(
                 T::EpCtrl,
                 EINVAL,
                 "endpoints that share a receive context must be bound to one address vector"
@@ -116,7 +115,7 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
     }
 
     /// An endpoint with this address vector uses the context.
-    pub(crate) fn share_av(&self, av: u32, ctx_bits: u8) -> Result<()> {
+    pub(crate) fn share_av(&self, av: AvId, ctx_bits: u8) -> Result<()> {
         self.av.share::<T>(av)?;
         self.ctx_bits.store(ctx_bits, Ordering::Relaxed);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use ripstop_engine::id::{ConnId, EpId, UserIdsId};
+use ripstop_engine::id::{AvId, ConnId, EpId, UserIdsId};
 use ripstop_engine::stream::rdm::{Decision, Progress, decide};
 use ripstop_engine::stream::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest};
@@ -42,8 +42,8 @@ impl<T: Transport> State<T> {
         let (av, named) = (rdm.av, Named::split(dest, rdm.ctx_bits)?);
         let base = self
             .avs
-            .get(av as usize)
-            .and_then(|av| av.as_ref()?.lookup(named.addr))
+            .find(av)
+            .and_then(|av| av.lookup(named.addr))
             .ok_or(Errno::EINVAL)?;
         let peer = base.context(named.context).ok_or(Errno::EINVAL)?;
         let known = self
@@ -228,7 +228,7 @@ impl<T: Transport> State<T> {
             addr: FiAddr::NOTAVAIL,
             context: greeting.context(),
         };
-        if let Some(av) = self.avs.get_mut(av as usize).and_then(Option::as_mut) {
+        if let Some(av) = self.avs.find_mut(av) {
             from_peer.addr = av.find(&peer.endpoint_of(from_peer.context));
         }
         if let (Decision::Replace, Some(old)) = (decision, old) {
@@ -315,12 +315,12 @@ impl<T: Transport> State<T> {
 
     /// A peer got a place in an address vector: connections it made before now have a name, and so
     /// do messages it left behind.
-    pub(crate) fn name_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr) {
+    pub(crate) fn name_peer(&mut self, av: AvId, peer: &T::Addr, addr: FiAddr) {
         for ep in self.eps.ids() {
             let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
                 continue;
             };
-            if rdm.av != av {
+            if rdm.av != Some(av) {
                 continue;
             }
             for (id, context) in self.connections_with(ep, peer) {
@@ -335,20 +335,20 @@ impl<T: Transport> State<T> {
     }
 
     /// Endpoints with this address vector report peers by ids of the program's own.
-    pub(crate) fn name_by(&mut self, av: u32, ids: UserIdsId) {
+    pub(crate) fn name_by(&mut self, av: AvId, ids: UserIdsId) {
         for ep in self.eps.ids() {
             let rdm = self.ep(ep).and_then(|e| e.rdm.as_ref());
-            if rdm.is_some_and(|rdm| rdm.av == av) {
+            if rdm.is_some_and(|rdm| rdm.av == Some(av)) {
                 self.engine.change_ep(ep, |config| config.ids = Some(ids));
             }
         }
     }
 
     /// A peer lost its place in an address vector.
-    pub(crate) fn unname_peer(&mut self, av: u32, peer: &T::Addr, addr: FiAddr, cleanup: bool) {
+    pub(crate) fn unname_peer(&mut self, av: AvId, peer: &T::Addr, addr: FiAddr, cleanup: bool) {
         for ep in self.eps.ids() {
             let Some(state) = self.ep(ep) else { continue };
-            if state.rdm.as_ref().is_none_or(|rdm| rdm.av != av) {
+            if state.rdm.as_ref().is_none_or(|rdm| rdm.av != Some(av)) {
                 continue;
             }
             if let Some(route) = state.routes.get_mut(addr.0 as usize) {

@@ -4,8 +4,8 @@
 use ripstop_core::av::set::set_flag;
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::{CollCall, JoinCall, Token};
-use ripstop_engine::coll::{Joining, Place, Request, Waits};
-use ripstop_engine::id::{EpId, SlotId};
+use ripstop_engine::coll::{Joining, Place, Request, Task, Waits};
+use ripstop_engine::id::{EpId, GroupId, SlotId};
 use ripstop_engine::stream::{CollAction, CollPlan, CollSend};
 use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
 use ripstop_types::{AtomicOp, CmEvent, Collective, Datatype, Errno, FiAddr, Flags, Result};
@@ -35,7 +35,7 @@ impl<T: Transport> State<T> {
         ep: EpId,
         call: &JoinCall<'_>,
         token: Token,
-    ) -> Result<(u32, FiAddr)> {
+    ) -> Result<(GroupId, FiAddr)> {
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         if !state.has_coll {
             return Err(Errno::ENOSYS);
@@ -56,7 +56,7 @@ impl<T: Transport> State<T> {
             me,
             digest,
         })?;
-        let addr = FiAddr(addr.0 | u64::from(id));
+        let addr = FiAddr(addr.0 | u64::from(id.number()));
         let group = GroupState {
             addr,
             ep,
@@ -76,10 +76,7 @@ impl<T: Transport> State<T> {
         let Self { eps, avs, .. } = self;
         let rdm = eps.get(ep).and_then(|ep| ep.rdm.as_ref());
         let rdm = rdm.ok_or(Errno::ENOSYS)?;
-        let av = avs
-            .get(rdm.av as usize)
-            .and_then(Option::as_ref)
-            .ok_or(Errno::ENOAV)?;
+        let av = avs.find(rdm.av).ok_or(Errno::ENOAV)?;
         let own = rdm.addr.clone().canonical();
         let (mut exact, mut local) = (None, None);
         let mut digest = Digest::new();
@@ -97,8 +94,8 @@ impl<T: Transport> State<T> {
     }
 
     /// The engine's id of a group.
-    fn group_id(&self, ep: EpId, addr: FiAddr) -> Result<u32> {
-        let id = addr.0 as u32;
+    fn group_id(&self, ep: EpId, addr: FiAddr) -> Result<GroupId> {
+        let id = GroupId::new(addr.0 as u32).ok_or(Errno::EINVAL)?;
         let group = self.groups.get(id);
         let is = |group: &&GroupState| group.addr == addr && group.ep == ep;
         group.filter(is).map(|_| id).ok_or(Errno::EINVAL)
@@ -171,26 +168,26 @@ impl<T: Transport> State<T> {
         while let Some(action) = self.engine.coll_next() {
             match action {
                 CollAction::Send { ep, to, send } => self.send_coll(ep, to, &send, later),
-                CollAction::Copy { op, from, to } => {
+                CollAction::Task(Task::Copy { op, from, to }) => {
                     if self.copy_place(&from, &to).is_err() {
                         self.engine.coll_no_memory(op);
                     }
                 }
-                CollAction::Reduce {
+                CollAction::Task(Task::Reduce {
                     op,
                     datatype,
                     by,
                     into,
                     from,
                     flip,
-                } => {
+                }) => {
                     let elements = (datatype, by);
                     if self.reduce_places(elements, &into, &from, flip).is_err() {
                         self.engine.coll_no_memory(op);
                     }
                 }
-                CollAction::Waits { group, waits } => self.log_waits(group, &waits),
-                CollAction::Joined { group, error } => self.tell_joined(group, error),
+                CollAction::Task(Task::Waits { group, waits }) => self.log_waits(group, &waits),
+                CollAction::Task(Task::Joined { group, error }) => self.tell_joined(group, error),
             }
         }
     }
@@ -355,7 +352,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Says in the log who is waited for.
-    fn log_waits(&self, id: u32, waits: &Waits) {
+    fn log_waits(&self, id: GroupId, waits: &Waits) {
         let Waits {
             long,
             members,
@@ -367,7 +364,7 @@ impl<T: Transport> State<T> {
             return;
         };
         let ep = self.eps.get(group.ep);
-        let av = ep.and_then(|ep| self.avs.get(ep.rdm.as_ref()?.av as usize)?.as_ref());
+        let av = ep.and_then(|ep| self.avs.find(ep.rdm.as_ref()?.av));
         let peer = match av.and_then(|av| av.lookup(waits.member)) {
             Some(peer) => format!("{peer} (rank {rank} of {members})"),
             None => format!("rank {rank} of {members}"),
@@ -394,7 +391,7 @@ impl<T: Transport> State<T> {
         );
     }
 
-    fn tell_joined(&mut self, id: u32, error: Option<Errno>) {
+    fn tell_joined(&mut self, id: GroupId, error: Option<Errno>) {
         let Some(group) = self.groups.get(id) else {
             return;
         };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ripstop_core::provider::{AtomicCall, CollCall, RmaCall, Token};
 use ripstop_engine::counter::Counter;
-use ripstop_engine::id::{CounterId, WorkId};
+use ripstop_engine::id::{CounterId, TriggeredId, WorkId};
 use ripstop_engine::stream::RmaKind;
 use ripstop_engine::triggered::When;
 use ripstop_os::{EventFd, Interest};
@@ -143,7 +143,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Whose turn it is. Data that has moved may have changed any counter.
-    fn next_work(&mut self, moved: &mut bool) -> Option<u32> {
+    fn next_work(&mut self, moved: &mut bool) -> Option<TriggeredId> {
         let Self { engine, works, .. } = self;
         let counter = |id| engine.counter(id).copied();
         let next = works.queue.next(counter);
@@ -155,7 +155,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Starts an operation whose turn it is; returns whether data may have moved.
-    fn start_held(&mut self, id: u32) -> bool {
+    fn start_held(&mut self, id: TriggeredId) -> bool {
         let Some(held) = self.works.queue.get_mut(id) else {
             return false;
         };
@@ -174,7 +174,12 @@ impl<T: Transport> State<T> {
         false
     }
 
-    fn end_change(&mut self, id: u32, counter: CounterId, change: impl FnOnce(&mut Counter)) {
+    fn end_change(
+        &mut self,
+        id: TriggeredId,
+        counter: CounterId,
+        change: impl FnOnce(&mut Counter),
+    ) {
         self.works.queue.take(id);
         if let Some(values) = self.engine.counter_mut(counter) {
             change(values);
@@ -182,7 +187,7 @@ impl<T: Transport> State<T> {
         self.works.queue.changed(counter);
     }
 
-    fn start_data(&mut self, id: u32, data: Box<Data>) {
+    fn start_data(&mut self, id: TriggeredId, data: Box<Data>) {
         match self.post_data(&data) {
             Err(Errno::EAGAIN) => {
                 if let Some(held) = self.works.queue.get_mut(id) {
@@ -300,13 +305,7 @@ impl<T: Transport> State<T> {
     /// Drops the operations for which `wanted` holds; returns how many.
     #[cold]
     fn drop_works(&mut self, wanted: impl Fn(&When, &Held) -> bool) -> usize {
-        let queue = &mut self.works.queue;
-        let (mut from, mut count) = (0, 0);
-        while let Some(id) = queue.find(from, &wanted) {
-            queue.take(id);
-            from = id;
-            count += 1;
-        }
+        let count = self.works.queue.drop_each(wanted);
         if self.works.queue.is_empty() {
             self.waiters.drop_work();
         }
@@ -332,7 +331,7 @@ impl<T: Transport> State<T> {
     /// Whether anything waits for a counter or will change it.
     pub(crate) fn works_with(&self, counter: CounterId) -> bool {
         let wanted = |when: &When, held: &Held| when.counter == counter || held.changes(counter);
-        self.works.queue.find(0, wanted).is_some() || self.engine.counts_work(counter)
+        self.works.queue.any(wanted) || self.engine.counts_work(counter)
     }
 
     /// Takes back the deferred work of this name.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::{EpOption, Token};
-use ripstop_engine::id::{ConnId, CqId, SrxId};
+use ripstop_engine::id::{AvId, ConnId, CqId, SrxId};
 use ripstop_engine::pool::Place;
 use ripstop_engine::stream::{Level, RmaKind};
 use ripstop_types::{Errno, FiAddr, Flags, Result};
@@ -193,8 +193,8 @@ pub(crate) fn level(kind: RmaKind, flags: Flags) -> Level {
 pub(crate) struct Rdm<T: Transport> {
     pub(crate) listener: T::Listener,
     pub(crate) addr: T::Addr,
-    /// The address vector, `NIL` before the endpoint is enabled.
-    pub(crate) av: u32,
+    /// The address vector, once the endpoint is enabled.
+    pub(crate) av: Option<AvId>,
     /// Which context of a scalable endpoint it is; 0 for a plain one.
     pub(crate) context: u8,
     /// Upper bits of a fabric address that name a context of the peer.

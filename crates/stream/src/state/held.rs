@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ripstop_core::provider::{CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
 use ripstop_engine::Iov;
-use ripstop_engine::id::{CounterId, CqId, EpId, SrxId};
+use ripstop_engine::id::{CounterId, CqId, EpId, LaneId, SrxId};
 use ripstop_engine::stream::{RmaKind, Unposted, Work};
-use ripstop_engine::triggered::{FREE, Queue};
+use ripstop_engine::triggered::Queue;
 use ripstop_mem::{Parked, UserBuf, copy_in};
 use ripstop_os::EventFd;
 use ripstop_types::{
@@ -81,14 +81,14 @@ impl Held {
     }
 
     /// The order in which operations are started is kept by endpoint and direction.
-    pub(crate) fn lane(&self) -> u32 {
-        let lane = |id: u32, of: u32| id.wrapping_mul(3).wrapping_add(of);
+    pub(crate) fn lane(&self) -> Option<LaneId> {
+        let lane = |id: u32, of: u32| LaneId::new(id.wrapping_mul(3).wrapping_add(of));
         match &self.op {
             Op::Data(data) => match data.at {
                 At::Ep(id) => lane(id.number(), u32::from(data.receives())),
                 At::Srx(at) => lane(at.id.number(), 2),
             },
-            _ => FREE,
+            _ => None,
         }
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
-use ripstop_engine::id::{ConnId, EpId, MrId, SlotId, SrxId};
+use ripstop_engine::id::{AvId, ConnId, EpId, GroupId, MrId, SlotId, SrxId};
 use ripstop_engine::stream::{Engine, Limits};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::Grant;
@@ -81,7 +81,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) engine: Engine<UserBuf>,
     pub(crate) connections: ById<ConnId, Connection<T>>,
     pub(crate) eps: ById<EpId, EpState<T>>,
-    pub(crate) avs: Vec<Option<Table<T>>>,
+    pub(crate) avs: ById<AvId, Table<T>>,
     pub(crate) accepting: AcceptQueue<T>,
     pub(crate) slots: Slots,
     pub(crate) epoll: Arc<PollerOf<T>>,
@@ -130,7 +130,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) waiters: Waiters<Arc<EventFd>>,
     pub(crate) yield_policy: YieldPolicy,
     pub(crate) works: Works,
-    pub(crate) groups: ById<u32, GroupState>,
+    pub(crate) groups: ById<GroupId, GroupState>,
     /// Regions that peers may map.
     pub(crate) exposed: Vec<Exposed>,
     /// Regions that are closing, which peers may still be at work in.
@@ -166,7 +166,7 @@ impl<T: Transport> State<T> {
             }),
             connections: ById::new(),
             eps: ById::new(),
-            avs: Vec::new(),
+            avs: ById::new(),
             accepting: AcceptQueue::new(spare),
             slots: Slots::default(),
             epoll,

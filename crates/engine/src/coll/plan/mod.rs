@@ -56,7 +56,7 @@ impl Range {
     /// No bytes.
     pub(super) const EMPTY: Self = Self::new(Buf::Input, 0, 0);
 
-    const fn new(buf: Buf, at: u64, len: u64) -> Self {
+    pub(super) const fn new(buf: Buf, at: u64, len: u64) -> Self {
         Self { buf, at, len }
     }
 

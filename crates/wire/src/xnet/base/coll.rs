@@ -32,21 +32,24 @@ numbered! {
     }
 }
 
-/// The fields of a `Coll` header.
+/// A message between members: the fields of a `Coll` header, and the length of its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Coll {
     /// What it is.
     pub kind: CollKind,
-    /// The group, or before there is one what its members have in common.
+    /// The group; before there is one, what its members have in common.
     pub group: u64,
-    /// What the members must agree on.
+    /// What the members must agree on in this operation. In [`CollKind::Joined`] the group.
     pub check: u64,
     /// Which operation of the group.
     pub seq: u32,
-    /// Which message of that, or how it ended.
+    /// Which message of the step's receiver; in [`CollKind::Gone`] and [`CollKind::Decline`] how the
+    /// operation ended, in [`CollKind::Ready`] how many long messages may come.
     pub tag: u32,
     /// The sender's rank.
     pub from: u32,
+    /// Bytes of payload, only of [`CollKind::Data`]. It is [`Header::payload_len`](super::Header).
+    pub len: u64,
 }
 
 impl Coll {
@@ -57,7 +60,11 @@ impl Coll {
         out.u64(pair(self.from, 0))
     }
 
-    pub(super) fn read(kind: CollKind, bytes: &mut Reader<'_>) -> Result<Self, WireError> {
+    pub(super) fn read(
+        kind: CollKind,
+        len: u64,
+        bytes: &mut Reader<'_>,
+    ) -> Result<Self, WireError> {
         let (group, check) = (bytes.u64()?, bytes.u64()?);
         let (seq, tag) = split(bytes.u64()?);
         let (from, zero) = split(bytes.u64()?);
@@ -71,6 +78,7 @@ impl Coll {
             seq,
             tag,
             from,
+            len,
         })
     }
 }

@@ -113,10 +113,10 @@ impl Header {
 
     /// A message between members of a collective group.
     #[must_use]
-    pub const fn coll(coll: Coll, payload_len: u64) -> Self {
+    pub const fn coll(coll: Coll) -> Self {
         Self {
             coll: Some(coll),
-            ..Self::new(Op::Coll, payload_len)
+            ..Self::new(Op::Coll, coll.len)
         }
     }
 
@@ -276,7 +276,9 @@ impl Header {
             rts_size: optional(op == Op::TagRts, &mut rest)?.unwrap_or(0),
             rma: RmaIovs::read(rma_count, core::iter::repeat_with(|| read_iov(&mut rest)))?,
             refusal,
-            coll: kind.map(|kind| Coll::read(kind, &mut rest)).transpose()?,
+            coll: kind
+                .map(|kind| Coll::read(kind, payload_len, &mut rest))
+                .transpose()?,
             payload_len,
         };
         header.check()?;

@@ -371,10 +371,11 @@ fn collective_bytes() {
         seq: 0x3132_3334,
         tag: 0x4142_4344,
         from: 0x5152_5354,
+        len: 1,
     };
     #[rustfmt::skip]
     assert_bytes(
-        &Header::coll(coll, 1),
+        &Header::coll(coll),
         &[
             3, 68, 0, 0, 1, 0, 48, 0, 49, 0, 0, 0, 0, 0, 0, 0,
             0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
@@ -398,7 +399,7 @@ fn collective_fields_are_checked() {
         kind: CollKind::Ask,
         ..Coll::default()
     };
-    let bytes = emitted(&Header::coll(ask, 0), Big);
+    let bytes = emitted(&Header::coll(ask), Big);
     for (at, found, expected) in [
         (4, 0, WireError::CollKind { found: 0 }),
         (4, 9, WireError::CollKind { found: 9 }),
@@ -426,7 +427,11 @@ fn collective_fields_are_checked() {
         assert_eq!(Header::parse(Big, &wrong), Err(expected));
     }
     let mut out = [0; MAX_HEADER];
-    assert!(Header::coll(ask, 1).emit(Big, &mut out).is_err());
+    assert!(
+        Header::coll(Coll { len: 1, ..ask })
+            .emit(Big, &mut out)
+            .is_err()
+    );
     assert!(Header::new(Op::Coll, 0).emit(Big, &mut out).is_err());
 }
 
@@ -528,6 +533,7 @@ fn headers() -> impl Strategy<Value = Header> {
                         seq: len as u32,
                         tag: (len >> 32) as u32,
                         from: tag as u32,
+                        len: if op_data % 8 == 0 { len } else { 0 },
                     }),
                     payload_len: match op {
                         Op::Coll if op_data % 8 != 0 => 0,
