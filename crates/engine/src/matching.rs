@@ -296,16 +296,17 @@ impl<B: Buffer> Matcher<B> {
     /// multi-receive buffer.
     #[inline]
     pub fn match_message(&mut self, tag: Option<u64>, src: FiAddr) -> Option<RecvId> {
-        let Self {
-            recvs, msg, tagged, ..
-        } = self;
-        let posted = if tag.is_some() { tagged } else { msg };
+        let posted = if tag.is_some() {
+            &mut self.tagged
+        } else {
+            &mut self.msg
+        };
         let first = posted.first();
-        match recvs.find(first) {
-            Some(recv) if !recv.want.accepts(tag, src) => posted.find(recvs, tag, src),
+        match self.recvs.find(first) {
+            Some(recv) if !recv.want.accepts(tag, src) => posted.find(&mut self.recvs, tag, src),
             Some(recv) if recv.multi => first,
-            Some(_) => posted.pop_first(recvs),
-            None => posted.find(recvs, tag, src),
+            Some(_) => posted.pop_first(&mut self.recvs),
+            None => posted.find(&mut self.recvs, tag, src),
         }
     }
 
@@ -320,11 +321,12 @@ impl<B: Buffer> Matcher<B> {
         len: u64,
         reported: bool,
     ) -> Option<(B, Context, bool)> {
-        let Self {
-            recvs, msg, tagged, ..
-        } = self;
-        let posted = if tag.is_some() { tagged } else { msg };
-        let first = recvs.find(posted.first())?;
+        let posted = if tag.is_some() {
+            &mut self.tagged
+        } else {
+            &mut self.msg
+        };
+        let first = self.recvs.find(posted.first())?;
         let [segment] = first.iov.segments() else {
             return None;
         };
@@ -335,23 +337,20 @@ impl<B: Buffer> Matcher<B> {
             return None;
         }
         let found = (*segment, first.context, first.completion);
-        posted.discard_first(recvs);
+        posted.discard_first(&mut self.recvs);
         Some(found)
     }
 
     /// Takes a receive out of its queue; it stays known by its id.
     pub fn unpost(&mut self, id: RecvId) -> bool {
-        let Self {
-            recvs, msg, tagged, ..
-        } = self;
-        let Some(recv) = recvs.get(id).filter(|recv| recv.listed) else {
+        let Some(recv) = self.recvs.get(id).filter(|recv| recv.listed) else {
             return false;
         };
         let posted = match recv.want.tag {
-            Some(_) => tagged,
-            None => msg,
+            Some(_) => &mut self.tagged,
+            None => &mut self.msg,
         };
-        posted.remove(recvs, id)
+        posted.remove(&mut self.recvs, id)
     }
 
     /// Takes the oldest posted receive with this context out of its queue.
@@ -368,21 +367,20 @@ impl<B: Buffer> Matcher<B> {
     /// Takes the oldest posted receive for which `wanted` holds out of its queue; of those with
     /// a tag, if there is one.
     pub fn take_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> Option<RecvId> {
-        let Self {
-            recvs, msg, tagged, ..
-        } = self;
         let found = |_, recv: &Recv<B>| wanted(recv);
-        tagged.take(recvs, found).or_else(|| msg.take(recvs, found))
+        self.tagged
+            .take(&mut self.recvs, found)
+            .or_else(|| self.msg.take(&mut self.recvs, found))
     }
 
     /// Takes all posted receives for which `wanted` holds out of their queues, for
     /// [`Matcher::next_of`].
     pub fn split_posted(&mut self, wanted: impl Fn(&Recv<B>) -> bool) -> [List<RecvId>; 2] {
-        let Self {
-            recvs, msg, tagged, ..
-        } = self;
         let found = |_, recv: &Recv<B>| wanted(recv);
-        [tagged.split(recvs, found), msg.split(recvs, found)]
+        [
+            self.tagged.split(&mut self.recvs, found),
+            self.msg.split(&mut self.recvs, found),
+        ]
     }
 
     /// Takes the next of some receives that were taken out.

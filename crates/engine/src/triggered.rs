@@ -193,17 +193,14 @@ impl<T> Queue<T> {
 
     /// All counters may have changed.
     pub fn look_everywhere(&mut self) {
-        let Self {
-            heaps, busy, due, ..
-        } = self;
-        busy.retain(|index| {
-            let Some(heap) = heaps.get_mut(*index) else {
+        self.busy.retain(|index| {
+            let Some(heap) = self.heaps.get_mut(*index) else {
                 return false;
             };
             heap.listed = !heap.ids.is_empty();
             if heap.listed && !heap.due {
                 // There is room for all.
-                heap.due = due.push(*index).is_ok();
+                heap.due = self.due.push(*index).is_ok();
             }
             heap.listed
         });
@@ -246,21 +243,18 @@ impl<T> Queue<T> {
 
     /// The first of a lane that may be tried.
     fn next_held(&mut self) -> Option<TriggeredId> {
-        let Self {
-            items, lanes, full, ..
-        } = self;
         let mut found = None;
-        full.retain(|index| {
-            let Some(lane) = lanes.get_mut(index.index()) else {
+        self.full.retain(|index| {
+            let Some(lane) = self.lanes.get_mut(index.index()) else {
                 return false;
             };
             if found.is_none() && !lane.blocked {
-                found = lane.list.pop_front(items);
+                found = lane.list.pop_front(&mut self.items);
             }
             lane.listed = !lane.list.is_empty();
             lane.listed
         });
-        if let Some(item) = found.and_then(|id| items.get_mut(id)) {
+        if let Some(item) = found.and_then(|id| self.items.get_mut(id)) {
             item.place = Place::Out;
         }
         found
@@ -269,39 +263,35 @@ impl<T> Queue<T> {
     /// The operation whose turn it is cannot be started yet, and neither can those of its lane
     /// whose turns come later, until [`Queue::retry`].
     pub fn hold(&mut self, id: TriggeredId) {
-        let Self {
-            items, lanes, full, ..
-        } = self;
-        let Some(item) = items.get_mut(id) else {
+        let Some(item) = self.items.get_mut(id) else {
             return;
         };
         item.place = Place::Lane;
         let Some(id_of_lane) = item.lane else { return };
-        let Some(lane) = lanes.get_mut(id_of_lane.index()) else {
+        let Some(lane) = self.lanes.get_mut(id_of_lane.index()) else {
             return;
         };
         lane.blocked = true;
-        lane.list.push_front(items, id);
+        lane.list.push_front(&mut self.items, id);
         if !core::mem::replace(&mut lane.listed, true) {
             // There is room for all.
-            let _ = try_push(full, id_of_lane);
+            let _ = try_push(&mut self.full, id_of_lane);
         }
     }
 
     /// Puts an operation behind others of its lane that wait; `false` when there are none.
     fn enter_lane(&mut self, id: TriggeredId) -> bool {
-        let Self { items, lanes, .. } = self;
-        let Some(item) = items.get_mut(id) else {
+        let Some(item) = self.items.get_mut(id) else {
             return false;
         };
-        let Some(lane) = lanes.get_mut(LaneId::place(item.lane)) else {
+        let Some(lane) = self.lanes.get_mut(LaneId::place(item.lane)) else {
             return false;
         };
         if lane.list.is_empty() {
             return false;
         }
         item.place = Place::Lane;
-        lane.list.push_back(items, id);
+        lane.list.push_back(&mut self.items, id);
         true
     }
 
@@ -312,9 +302,8 @@ impl<T> Queue<T> {
         match item.place {
             Place::Heap(_) => self.leave_heap(id),
             Place::Lane => {
-                let Self { items, lanes, .. } = self;
-                if let Some(lane) = lanes.get_mut(LaneId::place(lane)) {
-                    lane.list.take(items, |other, _| other == id);
+                if let Some(lane) = self.lanes.get_mut(LaneId::place(lane)) {
+                    lane.list.take(&mut self.items, |other, _| other == id);
                 }
             }
             Place::Out => {}

@@ -350,16 +350,13 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn respond_fetched(&mut self, conn_id: ConnId, slot: SlotId) -> Result<()> {
-        let Self {
-            conns, responses, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let len = conn.write.iov.len();
         let mut bytes = [0; BASE_LEN];
         Header::new(Op::ReadRsp, len)
             .emit(conn.order, &mut bytes)
             .map_err(|e| e.errno())?;
-        let id = responses.insert(Response {
+        let id = self.responses.insert(Response {
             regions: NO_REGIONS,
             slot: Some(slot),
             fetched: len,
@@ -376,7 +373,7 @@ impl<B: Buffer> Engine<B> {
             conn.dones.push(TxDone { end, info })
         });
         if let Err(error) = queued {
-            responses.remove(id);
+            self.responses.remove(id);
             return Err(error);
         }
         conn.owed = conn.owed.saturating_add(1);

@@ -153,19 +153,16 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn report_coll(&mut self, outcome: &Outcome) {
-        let Self {
-            eps, cqs, counters, ..
-        } = self;
-        let Some(ep) = eps.get(outcome.ep) else {
+        let Some(ep) = self.eps.get(outcome.ep) else {
             return;
         };
-        if let Some(counter) = counters.find_mut(ep.config.write_counter) {
+        if let Some(counter) = self.counters.find_mut(ep.config.write_counter) {
             match outcome.error {
                 None => counter.success(0),
                 Some(_) => counter.failure(),
             }
         }
-        let Some(cq) = cqs.find_mut(ep.config.tx_cq) else {
+        let Some(cq) = self.cqs.find_mut(ep.config.tx_cq) else {
             return;
         };
         let entry = Completion {
@@ -221,12 +218,9 @@ impl<B: Buffer> Engine<B> {
         send: &CollSend<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Appended> {
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
-        let buffered = Self::append_coll(conn, ep, limits, send, header)?;
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let ep = self.eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        let buffered = Self::append_coll(conn, ep, &self.limits, send, header)?;
         if buffered.inline
             && let Some(op) = send.op
         {
@@ -295,9 +289,8 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn one_less(&mut self, conn_id: ConnId) {
-        let Self { conns, eps, .. } = self;
-        let ep = conns.get(conn_id).map(|conn| conn.config.ep);
-        if let Some(ep) = eps.find_mut(ep) {
+        let ep = self.conns.get(conn_id).map(|conn| conn.config.ep);
+        if let Some(ep) = self.eps.find_mut(ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
     }
@@ -421,36 +414,27 @@ impl<B: Buffer> Engine<B> {
 
     /// Keeps a message that comes too early; `false` if the connection has to wait for room.
     fn keep_coll(&mut self, conn_id: ConnId, message: Message) -> Result<bool> {
-        let Self {
-            conns,
-            limits,
-            slots,
-            kept,
-            starved,
-            coll,
-            ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let weight = message.len.saturating_add(ENTRY);
         let own = conn.kept.saturating_add(weight);
-        let full = own > limits.kept_bytes || conn.kept_count >= limits.kept_messages;
-        let all = kept.saturating_add(weight);
-        if full || all > limits.kept_total {
+        let full = own > self.limits.kept_bytes || conn.kept_count >= self.limits.kept_messages;
+        let all = self.kept.saturating_add(weight);
+        if full || all > self.limits.kept_total {
             conn.incoming.waits = Some(message);
             conn.rx = RxState::Blocked(None);
             if !full {
-                conn.starved = conn.starved || starved.push(conn_id).is_ok();
+                conn.starved = conn.starved || self.starved.push(conn_id).is_ok();
             }
             return Ok(false);
         }
         let slot = if message.len > 0 {
-            Some(slots.insert(())?)
+            Some(self.slots.insert(())?)
         } else {
             None
         };
         let from = (conn.config.ep, conn.config.src, conn_id);
-        let id = coll.keep(from, message, slot)?;
-        *kept = all;
+        let id = self.coll.keep(from, message, slot)?;
+        self.kept = all;
         conn.kept = own;
         conn.kept_count = conn.kept_count.saturating_add(1);
         let place = match slot {

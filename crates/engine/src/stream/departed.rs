@@ -18,20 +18,12 @@ impl<B: Buffer> Engine<B> {
     /// unknown sender.
     pub(super) fn orphan(&mut self, conn_id: ConnId, srx: Option<SrxId>, error: Errno) {
         let Some(srx) = srx else { return };
-        let Self {
-            srxs,
-            unexpected,
-            conns,
-            departed,
-            kept,
-            ..
-        } = self;
-        let (Some(matcher), Some(conn)) = (srxs.get_mut(srx), conns.get(conn_id)) else {
+        let (Some(matcher), Some(conn)) = (self.srxs.get_mut(srx), self.conns.get(conn_id)) else {
             return;
         };
         let mut record = None;
         let mut messages = 0_usize;
-        matcher.each_unexpected(unexpected, |_, message| {
+        matcher.each_unexpected(&mut self.unexpected, |_, message| {
             let whole = message.rendezvous.is_none() && message.kept == message.envelope.len;
             if message.conn != Some(conn_id) || !whole {
                 return;
@@ -42,16 +34,16 @@ impl<B: Buffer> Engine<B> {
                     srx,
                     messages: 0,
                 };
-                record = departed.insert(sender).ok();
+                record = self.departed.insert(sender).ok();
             }
             messages = messages.saturating_add(1);
             message.conn = None;
             message.departed = record;
             if core::mem::take(&mut message.parked) {
-                *kept = kept.saturating_add(message.weight());
+                self.kept = self.kept.saturating_add(message.weight());
             }
         });
-        if let Some(record) = departed.find_mut(record) {
+        if let Some(record) = self.departed.find_mut(record) {
             record.messages = messages;
         }
         self.lose(srx, error, |lost| lost.conn == Some(conn_id));
@@ -81,22 +73,16 @@ impl<B: Buffer> Engine<B> {
     /// As [`Engine::set_source`], for messages to endpoint `ep` whose sender had this address
     /// and has left.
     pub fn set_departed_source(&mut self, ep: EpId, name: &[u8], src: FiAddr) {
-        let Self {
-            srxs,
-            unexpected,
-            departed,
-            ..
-        } = self;
-        for id in departed.every_id() {
-            let Some(record) = departed.get_mut(id) else {
+        for id in self.departed.every_id() {
+            let Some(record) = self.departed.get_mut(id) else {
                 continue;
             };
             if record.config.ep != ep || record.config.name() != name {
                 continue;
             }
             record.config.src = src;
-            if let Some(matcher) = srxs.get_mut(record.srx) {
-                matcher.rename_unexpected(unexpected, |message| {
+            if let Some(matcher) = self.srxs.get_mut(record.srx) {
+                matcher.rename_unexpected(&mut self.unexpected, |message| {
                     (message.departed == Some(id)).then_some(src)
                 });
             }

@@ -460,13 +460,7 @@ impl<B: Buffer> Engine<B> {
     /// before do not see those that have arrived; [`Engine::fail_directed`] ends the receives
     /// of a peer that loses its place, so that there are none.
     pub fn set_source(&mut self, id: ConnId, src: FiAddr) {
-        let Self {
-            conns,
-            srxs,
-            unexpected,
-            ..
-        } = self;
-        let Some(conn) = conns.get_mut(id) else {
+        let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
         conn.config.src = src;
@@ -474,8 +468,8 @@ impl<B: Buffer> Engine<B> {
         for entry in conn.cts.iter_mut() {
             entry.envelope.src = src;
         }
-        if let Some(matcher) = srxs.find_mut(conn.srx) {
-            matcher.rename_unexpected(unexpected, |message| {
+        if let Some(matcher) = self.srxs.find_mut(conn.srx) {
+            matcher.rename_unexpected(&mut self.unexpected, |message| {
                 (message.conn == Some(id)).then_some(src)
             });
         }

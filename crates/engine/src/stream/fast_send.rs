@@ -88,14 +88,11 @@ impl<B: Buffer> Engine<B> {
         len: u64,
         completion: bool,
     ) {
-        let Self {
-            eps, cqs, counters, ..
-        } = self;
-        let Some(ep) = eps.get(ep) else { return };
-        if let Some(counter) = counters.find_mut(ep.config.tx_counter) {
+        let Some(ep) = self.eps.get(ep) else { return };
+        if let Some(counter) = self.counters.find_mut(ep.config.tx_counter) {
             counter.success(len);
         }
-        if completion && let Some(cq) = cqs.at_mut(ep.tx_cq) {
+        if completion && let Some(cq) = self.cqs.at_mut(ep.tx_cq) {
             cq.push(Completion {
                 context,
                 flags: tx_flags(tagged),
@@ -118,12 +115,9 @@ impl<B: Buffer> Engine<B> {
         message: &SmallMessage,
         header: &mut [u8; SEND_HEADER],
     ) -> Option<usize> {
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.find_mut(conn_id)?;
-        let ep = eps.get_mut(conn.config.ep)?;
-        let room = limits.tx_buffer.saturating_sub(conn.buffered) as u64;
+        let conn = self.conns.find_mut(conn_id)?;
+        let ep = self.eps.get_mut(conn.config.ep)?;
+        let room = self.limits.tx_buffer.saturating_sub(conn.buffered) as u64;
         let full = ep.outstanding as usize >= ep.room;
         if !conn.ready_to_send || full || room < message.len.saturating_add(SEND_HEADER as u64) {
             return None;
@@ -160,11 +154,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Errno::ENOTCONN`] for an unknown connection, [`Errno::ENOMEM`]: the stream has ended
     /// in the middle of a message, and the connection is to be closed.
     pub fn send_partly_written(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        let (conn, ep, limits) = self.parts(conn_id)?;
         Self::append(conn, ep, limits, send)?.ok_or(Errno::EMSGSIZE)
     }
 

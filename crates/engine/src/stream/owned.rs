@@ -218,17 +218,10 @@ impl<B: Buffer> Engine<B> {
 
     #[cold]
     fn lose_held(&mut self, srx: SrxId, error: Errno, wanted: impl Fn(&Unexpected) -> bool) {
-        let Self {
-            srxs,
-            unexpected,
-            kept,
-            freed,
-            ..
-        } = self;
-        let Some(matcher) = srxs.get(srx) else {
+        let Some(matcher) = self.srxs.get(srx) else {
             return;
         };
-        matcher.each_unexpected(unexpected, |_, message| {
+        matcher.each_unexpected(&mut self.unexpected, |_, message| {
             if message.lost.is_some() || !wanted(message) {
                 return;
             }
@@ -237,14 +230,14 @@ impl<B: Buffer> Engine<B> {
                 false => message.weight(),
             };
             if let Some(slot) = message.slot.take()
-                && freed.push(slot).is_err()
+                && self.freed.push(slot).is_err()
             {
                 // As in `release_slot`: a leak, but no confusion.
             }
             message.lost = Some(error);
             message.conn = None;
             message.parked = false;
-            *kept = kept.saturating_sub(weight).saturating_add(ENTRY);
+            self.kept = self.kept.saturating_sub(weight).saturating_add(ENTRY);
         });
         self.make_room(0);
     }

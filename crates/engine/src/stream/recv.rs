@@ -431,15 +431,7 @@ impl<B: Buffer> Engine<B> {
         base: u64,
         envelope: &Envelope,
     ) {
-        let Self {
-            srxs,
-            eps,
-            cqs,
-            counters,
-            ids,
-            ..
-        } = self;
-        let Some(matcher) = srxs.find_mut(srx) else {
+        let Some(matcher) = self.srxs.find_mut(srx) else {
             return;
         };
         let Some(recv) = matcher.recv_mut(recv_id) else {
@@ -460,11 +452,11 @@ impl<B: Buffer> Engine<B> {
         if !recv.multi || last {
             matcher.finish(recv_id);
         }
-        let Some(ep) = eps.find(ep) else { return };
+        let Some(ep) = self.eps.find(ep) else { return };
         let config = &ep.config;
         let room = iov_len.saturating_sub(base);
         let placed = envelope.len.min(room);
-        let src = config.reported(ids, envelope.src);
+        let src = config.reported(&self.ids, envelope.src);
         let mut entry = completion(context, envelope, src, placed);
         entry.buf = address.wrapping_add(base as usize);
         if last {
@@ -488,7 +480,7 @@ impl<B: Buffer> Engine<B> {
             };
             return self.end_recv_work(work, to, placed, entry);
         }
-        if let Some(counter) = counters.find_mut(config.rx_counter) {
+        if let Some(counter) = self.counters.find_mut(config.rx_counter) {
             if truncated {
                 counter.failure();
             } else {
@@ -508,7 +500,7 @@ impl<B: Buffer> Engine<B> {
                 cq.push_error(error);
             }
         } else if (wanted || last)
-            && let Some(cq) = cqs.at_mut(ep.rx_cq)
+            && let Some(cq) = self.cqs.at_mut(ep.rx_cq)
         {
             cq.push(entry);
         }
@@ -536,19 +528,10 @@ impl<B: Buffer> Engine<B> {
         envelope: &Envelope,
         error: Errno,
     ) {
-        let Self {
-            srxs,
-            eps,
-            cqs,
-            counters,
-            conns,
-            ids,
-            ..
-        } = self;
-        let Some(conn) = conns.get(conn_id) else {
+        let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
-        let Some(matcher) = srxs.find_mut(conn.srx) else {
+        let Some(matcher) = self.srxs.find_mut(conn.srx) else {
             return;
         };
         let Some(recv) = matcher.recv_mut(recv_id) else {
@@ -564,10 +547,10 @@ impl<B: Buffer> Engine<B> {
         if !recv.multi || last {
             matcher.finish(recv_id);
         }
-        let config = eps.get(conn.config.ep).map(|ep| ep.config);
+        let config = self.eps.get(conn.config.ep).map(|ep| ep.config);
         if let Some(work) = work {
             let config = config.unwrap_or(EpConfig::NONE);
-            let src = config.reported(ids, envelope.src);
+            let src = config.reported(&self.ids, envelope.src);
             let entry = completion(context, envelope, src, 0);
             let entry = error_entry(entry, error, conn);
             return self.end_recv_work(work, (config.rx_cq, config.rx_counter), 0, Err(entry));
@@ -575,15 +558,15 @@ impl<B: Buffer> Engine<B> {
         let Some(config) = config else {
             return;
         };
-        if let Some(counter) = counters.find_mut(config.rx_counter) {
+        if let Some(counter) = self.counters.find_mut(config.rx_counter) {
             counter.failure();
         }
-        let src = config.reported(ids, envelope.src);
+        let src = config.reported(&self.ids, envelope.src);
         let mut entry = completion(context, envelope, src, 0);
         if last {
             entry.flags |= Flags::MULTI_RECV;
         }
-        if let Some(cq) = cqs.find_mut(config.rx_cq) {
+        if let Some(cq) = self.cqs.find_mut(config.rx_cq) {
             cq.push_error(error_entry(entry, error, conn));
         }
     }

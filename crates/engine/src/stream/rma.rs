@@ -275,20 +275,14 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn fail_late(&mut self, conn_id: ConnId, error: Errno) {
-        let Self {
-            conns,
-            eps,
-            cqs,
-            counters,
-            ..
-        } = self;
-        let Some(conn) = conns.get(conn_id) else {
+        let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
-        let Some(ep) = eps.get(conn.config.ep) else {
+        let Some(ep) = self.eps.get(conn.config.ep) else {
             return;
         };
-        ep.config.fail(cqs, counters, (WRITTEN, 0), error, conn);
+        ep.config
+            .fail(&mut self.cqs, &mut self.counters, (WRITTEN, 0), error, conn);
     }
 }
 

@@ -191,16 +191,8 @@ impl<B: Buffer> Engine<B> {
         only: Option<CqId>,
         small: &Small,
     ) -> Option<(Whole<B>, Completion, Option<&mut CompletionQueue>)> {
-        let Self {
-            conns,
-            srxs,
-            eps,
-            cqs,
-            counters,
-            ..
-        } = self;
-        let conn = conns.get(conn_id)?;
-        let ep = eps.get(conn.config.ep)?;
+        let conn = self.conns.get(conn_id)?;
+        let ep = self.eps.get(conn.config.ep)?;
         let config = &ep.config;
         let src = conn.config.src;
         if ep.screens && (config.ids.is_some() || !src.is_specified()) {
@@ -210,10 +202,10 @@ impl<B: Buffer> Engine<B> {
             return None;
         }
         let len = small.payload_len;
-        let matcher = srxs.find_mut(conn.srx)?;
+        let matcher = self.srxs.find_mut(conn.srx)?;
         let (memory, context, reported) =
             matcher.match_first(small.tag, src, len, only.is_some())?;
-        if let Some(counter) = counters.find_mut(config.rx_counter) {
+        if let Some(counter) = self.counters.find_mut(config.rx_counter) {
             counter.success(len);
         }
         let completion = Completion {
@@ -231,7 +223,7 @@ impl<B: Buffer> Engine<B> {
             memory,
         };
         let cq = match reported {
-            true => cqs.at_mut(ep.rx_cq),
+            true => self.cqs.at_mut(ep.rx_cq),
             false => None,
         };
         Some((whole, completion, cq))
@@ -266,12 +258,9 @@ impl<B: Buffer> Engine<B> {
 
     #[inline(never)]
     fn rx_header_slow(&mut self, conn_id: ConnId, bytes: &[u8]) -> Result<usize> {
-        let Self {
-            conns, wire_error, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let mut fail = |error: WireError| {
-            *wire_error = Some(error);
+            self.wire_error = Some(error);
             error.errno()
         };
         let mut used = 0usize;
@@ -356,12 +345,12 @@ impl<B: Buffer> Engine<B> {
         envelope: Envelope,
         rendezvous: Option<u16>,
     ) {
-        let Self { conns, srxs, .. } = self;
-        let Some(conn) = conns.get_mut(conn_id) else {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         conn.envelope = envelope;
-        let matched = srxs
+        let matched = self
+            .srxs
             .find_mut(conn.srx)
             .and_then(|matcher| matcher.match_message(envelope.tag, envelope.src));
         match matched {

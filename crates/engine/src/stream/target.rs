@@ -198,16 +198,7 @@ impl<B: Buffer> Engine<B> {
 
     /// A peer's write is in place, or its atomic is done.
     pub(super) fn finish_write(&mut self, conn_id: ConnId, atomic: Option<AtomicKind>) {
-        let Self {
-            conns,
-            eps,
-            cqs,
-            counters,
-            regions,
-            ids,
-            ..
-        } = self;
-        let Some(conn) = conns.get_mut(conn_id) else {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let written = core::mem::replace(&mut conn.write.regions, NO_REGIONS);
@@ -216,29 +207,29 @@ impl<B: Buffer> Engine<B> {
         let len = conn.write.iov.len();
         let mut before = None;
         for id in written.into_iter().flatten() {
-            let Some(mr) = regions.get_mut(id) else {
+            let Some(mr) = self.regions.get_mut(id) else {
                 continue;
             };
             mr.users = mr.users.saturating_sub(1);
             // Once for each operation: segments of one region are mostly neighbours.
             if before != Some(id)
-                && let Some(counter) = counters.find_mut(mr.counter)
+                && let Some(counter) = self.counters.find_mut(mr.counter)
             {
                 counter.success(len);
             }
             before = Some(id);
         }
-        let Some(ep) = eps.get(conn.config.ep) else {
+        let Some(ep) = self.eps.get(conn.config.ep) else {
             return;
         };
         // What is fetched counts as a read, when it has left.
         if matches!(atomic, None | Some(AtomicKind::Plain))
-            && let Some(counter) = counters.find_mut(ep.config.remote_write_counter)
+            && let Some(counter) = self.counters.find_mut(ep.config.remote_write_counter)
         {
             counter.success(len);
         }
         if let Some(data) = envelope.data
-            && let Some(cq) = cqs.at_mut(ep.rx_cq)
+            && let Some(cq) = self.cqs.at_mut(ep.rx_cq)
         {
             let what = match atomic {
                 None => Flags::RMA,
@@ -248,7 +239,7 @@ impl<B: Buffer> Engine<B> {
                 flags: what | Flags::REMOTE_WRITE | Flags::REMOTE_CQ_DATA,
                 len: usize::try_from(len).unwrap_or(usize::MAX),
                 data,
-                src: ep.config.reported(ids, envelope.src),
+                src: ep.config.reported(&self.ids, envelope.src),
                 ..NO_COMPLETION
             });
         }
@@ -297,15 +288,12 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn respond(&mut self, conn_id: ConnId, memory: &Reached<B>, regions: Regions) -> Result<()> {
-        let Self {
-            conns, responses, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let mut bytes = [0; BASE_LEN];
         Header::new(Op::ReadRsp, memory.len())
             .emit(conn.order, &mut bytes)
             .map_err(|e| e.errno())?;
-        let id = responses.insert(Response {
+        let id = self.responses.insert(Response {
             regions,
             slot: None,
             fetched: 0,
@@ -322,7 +310,7 @@ impl<B: Buffer> Engine<B> {
             conn.dones.push(TxDone { end, info })
         });
         if let Err(error) = queued {
-            responses.remove(id);
+            self.responses.remove(id);
             return Err(error);
         }
         conn.owed = conn.owed.saturating_add(1);
@@ -345,16 +333,11 @@ impl<B: Buffer> Engine<B> {
     /// A response has left whole.
     pub(super) fn finish_response(&mut self, conn_id: ConnId, info: &TxInfo) {
         self.release_response(conn_id, info.context);
-        let Self {
-            conns,
-            eps,
-            counters,
-            ..
-        } = self;
-        let config = conns
+        let config = self
+            .conns
             .get(conn_id)
-            .and_then(|conn| Some(&eps.get(conn.config.ep)?.config));
-        if let Some(counter) = config.and_then(|c| counters.find_mut(c.remote_read_counter)) {
+            .and_then(|conn| Some(&self.eps.get(conn.config.ep)?.config));
+        if let Some(counter) = config.and_then(|c| self.counters.find_mut(c.remote_read_counter)) {
             counter.success(info.len);
         }
     }

@@ -79,12 +79,9 @@ impl<B: Buffer> Engine<B> {
     /// A connection, its endpoint, and the bounds on both.
     #[inline]
     pub(super) fn parts(&mut self, conn_id: ConnId) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
-        let Self {
-            conns, eps, limits, ..
-        } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let ep = eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
-        Ok((conn, ep, limits))
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let ep = self.eps.get_mut(conn.config.ep).ok_or(Errno::ENOTCONN)?;
+        Ok((conn, ep, &self.limits))
     }
 
     /// As [`Engine::parts`], if the endpoint has room for one more operation.
@@ -342,8 +339,7 @@ impl<B: Buffer> Engine<B> {
 
     #[cold]
     fn send_rts(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
-        let Self { conns, eps, .. } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let entry = RtsEntry {
             iov: send.iov,
             info: send.info(),
@@ -372,7 +368,7 @@ impl<B: Buffer> Engine<B> {
                 return Err(error);
             }
         };
-        if let Some(ep) = eps.get_mut(conn.config.ep) {
+        if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_add(1);
             ep.add_waiting();
         }
@@ -385,8 +381,7 @@ impl<B: Buffer> Engine<B> {
 
     /// The receiver of a rendezvous is ready: queue its payload behind what is queued.
     pub(super) fn handle_cts(&mut self, conn_id: ConnId, index: u16) -> Result<()> {
-        let Self { conns, eps, .. } = self;
-        let conn = conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let RtsEntry { iov, info } = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
         let full = Header::new(Op::Data, iov.len()).with_index(index);
         let mut header = [0; SEND_HEADER];
@@ -398,7 +393,7 @@ impl<B: Buffer> Engine<B> {
         conn.dones.push(TxDone { end, info })?;
         // Only now: whatever failed before, closing the connection reports the message.
         conn.rts.take(index);
-        if let Some(ep) = eps.get_mut(conn.config.ep) {
+        if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.end_waiting(1);
         }
         self.mark_output(conn_id);
@@ -456,21 +451,14 @@ impl<B: Buffer> Engine<B> {
 
     /// The frequent case: messages that wait for nothing else, as many as come first.
     fn finish_plain(&mut self, conn_id: ConnId) {
-        let Self {
-            conns,
-            eps,
-            cqs,
-            counters,
-            ..
-        } = self;
-        let Some(conn) = conns.get_mut(conn_id) else {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let Some(ep) = eps.get_mut(conn.config.ep) else {
+        let Some(ep) = self.eps.get_mut(conn.config.ep) else {
             return;
         };
-        let mut cq = cqs.at_mut(ep.tx_cq);
-        let mut counter = counters.find_mut(ep.config.tx_counter);
+        let mut cq = self.cqs.at_mut(ep.tx_cq);
+        let mut counter = self.counters.find_mut(ep.config.tx_counter);
         while let Some(TxDone { end, info }) = conn.dones.front() {
             if !conn.has_sent(*end) || info.ack || info.flags.intersects(RARE) {
                 return;
@@ -511,18 +499,15 @@ impl<B: Buffer> Engine<B> {
         if info.flags.contains(Flags::COLLECTIVE) {
             return self.finish_coll_send(conn_id, info);
         }
-        let Self {
-            conns,
-            eps,
-            cqs,
-            counters,
-            ..
-        } = self;
-        let Some(ep) = conns.get(conn_id).and_then(|c| eps.get_mut(c.config.ep)) else {
+        let Some(ep) = self
+            .conns
+            .get(conn_id)
+            .and_then(|c| self.eps.get_mut(c.config.ep))
+        else {
             return;
         };
         ep.outstanding = ep.outstanding.wrapping_sub(1);
-        ep.succeed(cqs, counters, info);
+        ep.succeed(&mut self.cqs, &mut self.counters, info);
     }
 
     pub(super) fn fail_tx(&mut self, conn_id: ConnId, info: &TxInfo, error: Errno) {
@@ -532,22 +517,16 @@ impl<B: Buffer> Engine<B> {
         if info.flags.contains(Flags::COLLECTIVE) {
             return self.fail_coll_send(conn_id, info, error);
         }
-        let Self {
-            conns,
-            eps,
-            cqs,
-            counters,
-            ..
-        } = self;
-        let Some(conn) = conns.get(conn_id) else {
+        let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
-        let Some(ep) = eps.get_mut(conn.config.ep) else {
+        let Some(ep) = self.eps.get_mut(conn.config.ep) else {
             return;
         };
         ep.outstanding = ep.outstanding.wrapping_sub(1);
         let what = (info.flags, info.context);
-        ep.config.fail(cqs, counters, what, error, conn);
+        ep.config
+            .fail(&mut self.cqs, &mut self.counters, what, error, conn);
     }
 
     pub(super) fn fail_deferred(&mut self, conn_id: ConnId, deferred: Deferred<B>, error: Errno) {
@@ -558,9 +537,8 @@ impl<B: Buffer> Engine<B> {
 
     /// Everything waiting to be sent, or sent and not acknowledged, fails.
     pub(super) fn fail_all_tx(&mut self, conn_id: ConnId, error: Errno) {
-        let Self { conns, eps, .. } = self;
-        if let Some(conn) = conns.get(conn_id)
-            && let Some(ep) = eps.get_mut(conn.config.ep)
+        if let Some(conn) = self.conns.get(conn_id)
+            && let Some(ep) = self.eps.get_mut(conn.config.ep)
         {
             ep.end_waiting(conn.rts.len());
         }

@@ -14,13 +14,7 @@ impl<B: Buffer> Engine<B> {
     #[cold]
     #[inline(never)]
     pub(super) fn start_unexpected(&mut self, conn_id: ConnId, rendezvous: Option<u16>) {
-        let Self {
-            conns,
-            srxs,
-            unexpected,
-            ..
-        } = self;
-        let Some(conn) = conns.get_mut(conn_id) else {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let message = Unexpected {
@@ -37,15 +31,15 @@ impl<B: Buffer> Engine<B> {
             ask_first: false,
             lost: None,
         };
-        let Ok(id) = unexpected.insert(message) else {
+        let Ok(id) = self.unexpected.insert(message) else {
             conn.rx = RxState::Blocked(None);
             return self.break_conn(conn_id, Errno::ENOMEM);
         };
         conn.rx = RxState::Blocked(Some(id));
-        let Some(matcher) = srxs.find_mut(conn.srx) else {
+        let Some(matcher) = self.srxs.find_mut(conn.srx) else {
             return self.keep(conn_id, id);
         };
-        matcher.add_unexpected(unexpected, id);
+        matcher.add_unexpected(&mut self.unexpected, id);
         match matcher.is_owned() {
             true => self.announce(conn_id, id),
             false => self.keep(conn_id, id),
@@ -56,36 +50,31 @@ impl<B: Buffer> Engine<B> {
     /// connection waits until a receive takes the message, earlier ones of the connection are
     /// taken, or, where all connections together have too many, any.
     pub(super) fn keep(&mut self, conn_id: ConnId, id: MessageId) {
-        let Self {
-            conns,
-            limits,
-            slots,
-            unexpected,
-            kept,
-            starved,
-            ..
-        } = self;
-        let (Some(conn), Some(message)) = (conns.get_mut(conn_id), unexpected.get_mut(id)) else {
+        let (Some(conn), Some(message)) =
+            (self.conns.get_mut(conn_id), self.unexpected.get_mut(id))
+        else {
             return;
         };
         let (payload, weight) = (message.payload(), message.weight());
         let own = conn.kept.saturating_add(weight);
-        let full = own > limits.kept_bytes || conn.kept_count >= limits.kept_messages;
-        if full || payload > limits.kept_longest {
+        let full = own > self.limits.kept_bytes || conn.kept_count >= self.limits.kept_messages;
+        if full || payload > self.limits.kept_longest {
             return;
         }
-        let all = kept.saturating_add(weight);
-        if all > limits.kept_total {
+        let all = self.kept.saturating_add(weight);
+        if all > self.limits.kept_total {
             // Without memory for the note, only its own messages can make room.
-            conn.starved = conn.starved || starved.push(conn_id).is_ok();
+            conn.starved = conn.starved || self.starved.push(conn_id).is_ok();
             return;
         }
         if payload > 0 {
-            let Ok(slot) = slots.insert(()) else { return };
+            let Ok(slot) = self.slots.insert(()) else {
+                return;
+            };
             message.slot = Some(slot);
         }
         message.parked = false;
-        *kept = all;
+        self.kept = all;
         conn.kept = own;
         conn.kept_count = conn.kept_count.saturating_add(1);
         if payload > 0 {
@@ -106,10 +95,7 @@ impl<B: Buffer> Engine<B> {
     /// kept, and the connection is blocked on the message. An atomic without memory for its
     /// operands is refused.
     pub fn rx_no_memory(&mut self, conn_id: ConnId) {
-        let Self {
-            conns, unexpected, ..
-        } = self;
-        let Some(conn) = conns.get_mut(conn_id) else {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let id = match conn.rx {
@@ -133,7 +119,7 @@ impl<B: Buffer> Engine<B> {
             } => return self.coll_rx_no_memory(conn_id),
             _ => return,
         };
-        let Some(message) = unexpected.get_mut(id) else {
+        let Some(message) = self.unexpected.get_mut(id) else {
             return;
         };
         let weight = message.weight();

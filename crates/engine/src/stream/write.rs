@@ -97,14 +97,11 @@ impl<B: Buffer> Engine<B> {
         completion: Option<Context>,
         len: u64,
     ) {
-        let Self {
-            conns,
-            eps,
-            cqs,
-            counters,
-            ..
-        } = self;
-        let Some(ep) = conns.get(conn_id).and_then(|c| eps.get(c.config.ep)) else {
+        let Some(ep) = self
+            .conns
+            .get(conn_id)
+            .and_then(|c| self.eps.get(c.config.ep))
+        else {
             return;
         };
         let info = TxInfo {
@@ -114,7 +111,7 @@ impl<B: Buffer> Engine<B> {
             ack: false,
             len,
         };
-        ep.succeed(cqs, counters, &info);
+        ep.succeed(&mut self.cqs, &mut self.counters, &info);
     }
 
     /// What tells where short plain writes go that nobody counts, while the driver takes some one
