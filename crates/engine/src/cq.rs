@@ -20,11 +20,16 @@ pub struct ErrorEntry {
 }
 
 impl ErrorEntry {
-    /// An entry without further data.
+    /// An entry without further data, of an operation that failed with `err`.
     #[must_use]
-    pub const fn new(error: CompletionError) -> Self {
+    pub const fn new(entry: Completion, err: Errno) -> Self {
         Self {
-            error,
+            error: CompletionError {
+                entry,
+                olen: 0,
+                err,
+                prov_errno: err.0,
+            },
             data: [0; ERROR_DATA],
             data_len: 0,
         }
@@ -212,12 +217,7 @@ mod tests {
     }
 
     fn failure(context: usize) -> ErrorEntry {
-        ErrorEntry::new(CompletionError {
-            entry: success(context),
-            olen: 0,
-            err: Errno::EIO,
-            prov_errno: 5,
-        })
+        ErrorEntry::new(success(context), Errno::EIO)
     }
 
     #[test]

@@ -18,9 +18,7 @@ use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::{
     Chunk, CollAction, CollPlan, ConnConfig, Engine, EpConfig, Limits, PEER_NAME, RxWant, Terms,
 };
-use ripstop_types::{
-    AtomicOp, Collective, Completion, CompletionError, Datatype, Errno, FiAddr, Flags,
-};
+use ripstop_types::{AtomicOp, Collective, Completion, Datatype, Errno, FiAddr, Flags};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{Coll, CollKind, Header, MAX_HEADER};
 use ripstop_wire::xnet::cm::Extensions;
@@ -72,22 +70,17 @@ fn result(context: usize) -> Mem {
 
 /// So that the errors of all operations can be reported without memory.
 fn make_room_for_errors(cq: &mut CompletionQueue) {
-    let error = CompletionError {
-        entry: Completion {
-            context: 0,
-            flags: Flags::COLLECTIVE,
-            len: 0,
-            buf: 0,
-            data: 0,
-            tag: 0,
-            src: FiAddr::NOTAVAIL,
-        },
-        olen: 0,
-        err: Errno::ECANCELED,
-        prov_errno: 0,
+    let entry = Completion {
+        context: 0,
+        flags: Flags::COLLECTIVE,
+        len: 0,
+        buf: 0,
+        data: 0,
+        tag: 0,
+        src: FiAddr::NOTAVAIL,
     };
     for _ in 0..OPS {
-        cq.push_error(ErrorEntry::new(error));
+        cq.push_error(ErrorEntry::new(entry, Errno::ECANCELED));
     }
     while cq.pop_error().is_ok() {}
 }

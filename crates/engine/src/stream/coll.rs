@@ -11,7 +11,6 @@ use ripstop_wire::xnet::cm::Extensions;
 use crate::coll::{
     Action, Arrival, Collectives, Joining, Message, Outcome, Place, Purpose, Request, Task,
 };
-use crate::cq::ErrorEntry;
 use crate::id::{CollOpId, ConnId, EpId, GroupId, SlotId};
 use crate::matching::ENTRY;
 use crate::stream::arriving::{Incoming, RxState, Target};
@@ -162,23 +161,16 @@ impl<B: Buffer> Engine<B> {
                 Some(_) => counter.failure(),
             }
         }
-        let Some(cq) = self.cqs.find_mut(ep.config.tx_cq) else {
-            return;
-        };
+        let cq = ep.config.tx_cq;
         let entry = Completion {
             context: outcome.context,
             flags: Flags::COLLECTIVE,
             ..NO_COMPLETION
         };
         match outcome.error {
-            None if outcome.completion => cq.push(entry),
+            None if outcome.completion => self.report(cq, Ok(entry)),
             None => {}
-            Some(err) => cq.push_error(ErrorEntry::new(ripstop_types::CompletionError {
-                entry,
-                olen: 0,
-                err,
-                prov_errno: err.0,
-            })),
+            Some(error) => self.push_error(cq, entry, error),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The objects of a domain, and what happens to them as a whole.
 
-use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
+use ripstop_types::{Completion, Errno, FiAddr, Flags, Result};
 use ripstop_wire::xnet::cm::Extensions;
 use ripstop_wire::{ByteOrder, WireError};
 
@@ -676,12 +676,7 @@ pub(super) fn error_entry<B: Buffer>(entry: Completion, err: Errno, conn: &Conn<
 
 /// An error entry about the peer with this address.
 pub(super) fn named_error(entry: Completion, err: Errno, name: &[u8]) -> ErrorEntry {
-    let mut entry = ErrorEntry::new(CompletionError {
-        entry,
-        olen: 0,
-        err,
-        prov_errno: err.0,
-    });
+    let mut entry = ErrorEntry::new(entry, err);
     if let Some(to) = entry.data.get_mut(..name.len().min(ERROR_DATA))
         && let Some(from) = name.get(..to.len())
     {

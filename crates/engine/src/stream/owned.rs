@@ -1,10 +1,9 @@
 //! Receive contexts whose receives another provider has (`fi_peer(3)`): every message is
 //! unexpected, and announced to the owner, who says what becomes of it.
 
-use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Result};
+use ripstop_types::{Completion, Errno, FiAddr, Result};
 
 use crate::Buffer;
-use crate::cq::ErrorEntry;
 use crate::id::{ConnId, CqId, EpId, MessageId, SrxId};
 use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
 use crate::ring::Ring;
@@ -268,13 +267,6 @@ impl<B: Buffer> Engine<B> {
         {
             counter.failure();
         }
-        if let Some(cq) = self.cqs.get_mut(cq) {
-            cq.push_error(ErrorEntry::new(CompletionError {
-                entry,
-                olen: 0,
-                err,
-                prov_errno: err.0,
-            }));
-        }
+        self.push_error(Some(cq), entry, err);
     }
 }

@@ -1,11 +1,13 @@
 //! Posting receives, looking at unexpected messages, and finishing receives.
 
-use ripstop_types::{Completion, CompletionError, Context, Errno, FiAddr, Flags, Result};
+use ripstop_types::{Completion, Context, Errno, FiAddr, Flags, Result};
 
 use crate::cq::ErrorEntry;
-use crate::id::{ConnId, CounterId, CqId, EpId, MessageId, RecvId, SlotId, SrxId, UserIdsId};
+use crate::id::{
+    ConnId, CounterId, CqId, EpId, MessageId, RecvId, SlotId, SrxId, UserIdsId, WorkId,
+};
 use crate::ids::UserIds;
-use crate::matching::{Envelope, Recv, Unexpected, Want};
+use crate::matching::{Envelope, Matcher, Recv, Unexpected, Want};
 use crate::pool::Pool;
 use crate::stream::arriving::{RxState, Target};
 use crate::stream::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
@@ -185,14 +187,7 @@ impl<B: Buffer> Engine<B> {
                 tag: want.tag.map_or(0, |(tag, _)| tag),
                 ..NO_COMPLETION
             };
-            if let Some(cq) = self.cqs.find_mut(rx_cq) {
-                cq.push_error(ErrorEntry::new(CompletionError {
-                    entry,
-                    olen: 0,
-                    err: Errno::ENOMSG,
-                    prov_errno: Errno::ENOMSG.0,
-                }));
-            }
+            self.push_error(rx_cq, entry, Errno::ENOMSG);
             return Ok(false);
         };
         let message = self.unexpected.get(id).ok_or(Errno::EINVAL)?;
@@ -393,12 +388,17 @@ impl<B: Buffer> Engine<B> {
         entry.flags.set(Flags::MULTI_RECV, recv.multi);
         let work = recv.work();
         matcher.finish(id);
-        let failed = ErrorEntry::new(CompletionError {
-            entry,
-            olen: 0,
-            err: error,
-            prov_errno: error.0,
-        });
+        self.end_failed_recv(work, to, ErrorEntry::new(entry, error));
+    }
+
+    /// Counts and reports a receive that has failed, at this queue and counter or as deferred work
+    /// says.
+    fn end_failed_recv(
+        &mut self,
+        work: Option<WorkId>,
+        to: (Option<CqId>, Option<CounterId>),
+        failed: ErrorEntry,
+    ) {
         if let Some(work) = work {
             return self.end_recv_work(work, to, 0, Err(failed));
         }
@@ -406,9 +406,7 @@ impl<B: Buffer> Engine<B> {
         if let Some(counter) = self.counters.find_mut(counter) {
             counter.failure();
         }
-        if let Some(cq) = self.cqs.find_mut(cq) {
-            cq.push_error(failed);
-        }
+        self.report(cq, Err(failed));
     }
 
     /// What is reported as the source of a message that an endpoint has got.
@@ -431,79 +429,69 @@ impl<B: Buffer> Engine<B> {
         base: u64,
         envelope: &Envelope,
     ) {
-        let Some(matcher) = self.srxs.find_mut(srx) else {
+        let matcher = self.srxs.find_mut(srx);
+        let Some(recv) = matcher.and_then(|matcher| matcher.end_message(recv_id)) else {
             return;
         };
-        let Some(recv) = matcher.recv_mut(recv_id) else {
-            return;
-        };
-        let (context, wanted, iov_len, address) = (
-            recv.context,
-            recv.completion,
-            recv.iov.len(),
-            recv.iov.address(),
-        );
-        let work = recv.work();
-        let mut last = false;
-        if recv.multi {
-            recv.filling = recv.filling.wrapping_sub(1);
-            last = recv.released && recv.filling == 0;
-        }
-        if !recv.multi || last {
-            matcher.finish(recv_id);
-        }
         let Some(ep) = self.eps.find(ep) else { return };
         let config = &ep.config;
-        let room = iov_len.saturating_sub(base);
+        let room = recv.len.saturating_sub(base);
         let placed = envelope.len.min(room);
         let src = config.reported(&self.ids, envelope.src);
-        let mut entry = completion(context, envelope, src, placed);
-        entry.buf = address.wrapping_add(base as usize);
-        if last {
+        let mut entry = completion(recv.context, envelope, src, placed);
+        entry.buf = recv.address.wrapping_add(base as usize);
+        if recv.last {
             entry.flags |= Flags::MULTI_RECV;
         }
         let truncated = envelope.len > room;
         let stranger = config.source_err && !envelope.src.is_specified();
-        if let Some(work) = work {
-            let failed = match (truncated, stranger) {
+        if truncated || stranger || recv.work.is_some() {
+            let error = match (truncated, stranger) {
                 (true, _) => Some(Errno::ETRUNC),
                 (false, true) => Some(Errno::EADDRNOTAVAIL),
                 (false, false) => None,
             };
-            let (to, olen) = (
+            let (to, missing) = (
                 (config.rx_cq, config.rx_counter),
                 envelope.len.saturating_sub(placed),
             );
-            let entry = match failed {
+            let entry = match error {
                 None => Ok(entry),
-                Some(error) => Err(self.recv_error(origin, entry, error, olen)),
+                Some(error) => Err(self.recv_error(origin, entry, error, missing)),
             };
-            return self.end_recv_work(work, to, placed, entry);
+            return self.end_rare_recv(recv.work, to, (placed, truncated), entry);
         }
         if let Some(counter) = self.counters.find_mut(config.rx_counter) {
-            if truncated {
-                counter.failure();
-            } else {
-                counter.success(placed);
-            }
+            counter.success(placed);
         }
-        if truncated || stranger {
-            let err = if truncated {
-                Errno::ETRUNC
-            } else {
-                Errno::EADDRNOTAVAIL
-            };
-            let missing = envelope.len.saturating_sub(placed);
-            let rx_cq = config.rx_cq;
-            let error = self.recv_error(origin, entry, err, missing);
-            if let Some(cq) = self.cqs.find_mut(rx_cq) {
-                cq.push_error(error);
-            }
-        } else if (wanted || last)
+        if (recv.completion || recv.last)
             && let Some(cq) = self.cqs.at_mut(ep.rx_cq)
         {
             cq.push(entry);
         }
+    }
+
+    /// Counts and reports a receive with a message that did not fit or is of a stranger, or that
+    /// is deferred work.
+    #[cold]
+    fn end_rare_recv(
+        &mut self,
+        work: Option<WorkId>,
+        to: (Option<CqId>, Option<CounterId>),
+        (placed, truncated): (u64, bool),
+        entry: core::result::Result<Completion, ErrorEntry>,
+    ) {
+        if let Some(work) = work {
+            return self.end_recv_work(work, to, placed, entry);
+        }
+        let (cq, counter) = to;
+        if let Some(counter) = self.counters.find_mut(counter) {
+            match truncated {
+                true => counter.failure(),
+                false => counter.success(placed),
+            }
+        }
+        self.report(cq, entry);
     }
 
     /// An error entry of a receive that has got its message, which lacks `missing` bytes.
@@ -531,44 +519,54 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
-        let Some(matcher) = self.srxs.find_mut(conn.srx) else {
+        let matcher = self.srxs.find_mut(conn.srx);
+        let Some(recv) = matcher.and_then(|matcher| matcher.end_message(recv_id)) else {
             return;
         };
-        let Some(recv) = matcher.recv_mut(recv_id) else {
-            return;
+        let ep = self.eps.get(conn.config.ep);
+        let config = ep.map_or(EpConfig::NONE, |ep| ep.config);
+        let src = config.reported(&self.ids, envelope.src);
+        let mut entry = completion(recv.context, envelope, src, 0);
+        entry.flags.set(Flags::MULTI_RECV, recv.last);
+        let failed = error_entry(entry, error, conn);
+        self.end_failed_recv(recv.work, (config.rx_cq, config.rx_counter), failed);
+    }
+}
+
+/// What a receive says when a message that was on its way into it has ended.
+struct EndedMessage {
+    context: Context,
+    completion: bool,
+    work: Option<WorkId>,
+    /// Where its memory starts, and how long it is.
+    address: usize,
+    len: u64,
+    /// It was the last of a multi-receive buffer.
+    last: bool,
+}
+
+impl<B: Buffer> Matcher<B> {
+    /// A message that was on its way into a receive has come, or will not: forgets the receive,
+    /// unless others are on their way or may come.
+    #[inline]
+    fn end_message(&mut self, id: RecvId) -> Option<EndedMessage> {
+        let recv = self.recv_mut(id)?;
+        let mut ended = EndedMessage {
+            context: recv.context,
+            completion: recv.completion,
+            work: recv.work(),
+            address: recv.iov.address(),
+            len: recv.iov.len(),
+            last: false,
         };
-        let context = recv.context;
-        let work = recv.work();
-        let mut last = false;
         if recv.multi {
             recv.filling = recv.filling.wrapping_sub(1);
-            last = recv.released && recv.filling == 0;
+            ended.last = recv.released && recv.filling == 0;
         }
-        if !recv.multi || last {
-            matcher.finish(recv_id);
+        if !recv.multi || ended.last {
+            self.finish(id);
         }
-        let config = self.eps.get(conn.config.ep).map(|ep| ep.config);
-        if let Some(work) = work {
-            let config = config.unwrap_or(EpConfig::NONE);
-            let src = config.reported(&self.ids, envelope.src);
-            let entry = completion(context, envelope, src, 0);
-            let entry = error_entry(entry, error, conn);
-            return self.end_recv_work(work, (config.rx_cq, config.rx_counter), 0, Err(entry));
-        }
-        let Some(config) = config else {
-            return;
-        };
-        if let Some(counter) = self.counters.find_mut(config.rx_counter) {
-            counter.failure();
-        }
-        let src = config.reported(&self.ids, envelope.src);
-        let mut entry = completion(context, envelope, src, 0);
-        if last {
-            entry.flags |= Flags::MULTI_RECV;
-        }
-        if let Some(cq) = self.cqs.find_mut(config.rx_cq) {
-            cq.push_error(error_entry(entry, error, conn));
-        }
+        Some(ended)
     }
 }
 

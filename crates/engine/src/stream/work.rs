@@ -1,7 +1,7 @@
 //! What becomes of operations of deferred work (man page `fi_trigger(3)`): they are told to a
 //! counter of their own, and to the endpoint's queue and counters only if asked.
 
-use ripstop_types::{Completion, CompletionError, Context, Errno, Flags, Result};
+use ripstop_types::{Completion, Context, Errno, Flags, Result};
 
 use crate::Buffer;
 use crate::cq::ErrorEntry;
@@ -106,15 +106,8 @@ impl<B: Buffer> Engine<B> {
         self.push_error(cq, completion, error);
     }
 
-    fn push_error(&mut self, cq: Option<CqId>, entry: Completion, error: Errno) {
-        if let Some(cq) = self.cqs.find_mut(cq) {
-            cq.push_error(ErrorEntry::new(CompletionError {
-                entry,
-                olen: 0,
-                err: error,
-                prov_errno: error.0,
-            }));
-        }
+    pub(super) fn push_error(&mut self, cq: Option<CqId>, entry: Completion, error: Errno) {
+        self.report(cq, Err(ErrorEntry::new(entry, error)));
     }
 
     /// Work that sends, reads or writes is done, or has failed.
@@ -193,7 +186,12 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn report(&mut self, cq: Option<CqId>, entry: core::result::Result<Completion, ErrorEntry>) {
+    /// Puts a success or an error into a queue, if there is one.
+    pub(super) fn report(
+        &mut self,
+        cq: Option<CqId>,
+        entry: core::result::Result<Completion, ErrorEntry>,
+    ) {
         if let Some(cq) = self.cqs.find_mut(cq) {
             match entry {
                 Ok(completion) => cq.push(completion),
