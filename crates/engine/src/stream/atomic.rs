@@ -5,8 +5,8 @@
 //! ([`Job`]), before anything that follows in the stream. What is fetched goes back as the
 //! response to a read does.
 
-use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, Result};
-use ripstop_wire::xnet::base::{Answer, BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, Reason};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Result};
+use ripstop_wire::xnet::base::{Answer, BaseFlags, Header, MAX_HEADER, Op, Reason};
 use ripstop_wire::xnet::cm::Extensions;
 
 use crate::id::{ConnId, SlotId};
@@ -16,9 +16,7 @@ use crate::stream::awaited::{ReadEntry, Until};
 use crate::stream::conn::Conn;
 use crate::stream::engine::{Engine, Ep, Limits};
 use crate::stream::records::Response;
-use crate::stream::request::{
-    Atomic, Level, MAX_ATOMIC, NO_REGIONS, Operation, Posted, RmaKind, TxDone, TxInfo,
-};
+use crate::stream::request::{Atomic, Level, MAX_ATOMIC, NO_REGIONS, Operation, Posted, RmaKind};
 use crate::stream::rma::{Appended, RmaPlan, one_sided, post};
 use crate::{Buffer, Reached};
 
@@ -99,14 +97,8 @@ impl<B: Buffer> Engine<B> {
         atomic: &Atomic<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Appended> {
-        let room = limits.tx_buffer.saturating_sub(conn.buffered);
-        let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
         let len = atomic.operand.len().saturating_add(atomic.compare.len());
-        let fits = len <= room as u64;
-        if atomic.inject && !fits {
-            return Err(Errno::EAGAIN);
-        }
-        let inline = (atomic.inject || len <= limits.inline as u64) && fits;
+        let inline = conn.copies_payload(limits, len, atomic.inject)?;
         let fetches = atomic.kind != AtomicKind::Plain;
         let full = Header {
             op_data: atomic.datatype as u8,
@@ -120,7 +112,7 @@ impl<B: Buffer> Engine<B> {
             rma: atomic.remote,
             ..Header::new(op_of(atomic.kind), len)
         };
-        let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
+        let header_len = full.emit(conn.order, header)?;
         let info = atomic.info();
         let uncounted = ep.config.write_counter.is_none() && atomic.level == Level::Sent;
         let until = if fetches {
@@ -350,35 +342,15 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn respond_fetched(&mut self, conn_id: ConnId, slot: SlotId) -> Result<()> {
-        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let conn = self.conns.get(conn_id).ok_or(Errno::ENOTCONN)?;
         let len = conn.write.iov.len();
-        let mut bytes = [0; BASE_LEN];
-        Header::new(Op::ReadRsp, len)
-            .emit(conn.order, &mut bytes)
-            .map_err(|e| e.errno())?;
-        let id = self.responses.insert(Response {
+        let response = Response {
             regions: NO_REGIONS,
             slot: Some(slot),
             fetched: len,
-        })?;
-        let queued = conn.queue_kept(bytes, slot, len).and_then(|()| {
-            let info = TxInfo {
-                context: id.index(),
-                flags: Flags::RMA.union(Flags::REMOTE_READ),
-                completion: false,
-                ack: false,
-                len,
-            };
-            let end = conn.queued;
-            conn.dones.push(TxDone { end, info })
-        });
-        if let Err(error) = queued {
-            self.responses.remove(id);
-            return Err(error);
-        }
-        conn.owed = conn.owed.saturating_add(1);
-        conn.fetched = conn.fetched.saturating_add(len);
-        self.mark_output(conn_id);
-        Ok(())
+        };
+        self.queue_response(conn_id, response, len, |conn, header| {
+            conn.queue_kept(header, slot, len)
+        })
     }
 }

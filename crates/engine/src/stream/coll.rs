@@ -230,12 +230,10 @@ impl<B: Buffer> Engine<B> {
         send: &CollSend<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Appended> {
-        let room = limits.tx_buffer.saturating_sub(conn.buffered);
-        let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
         let len = send.message.len;
-        let inline = len <= limits.inline as u64 && len <= room as u64;
+        let inline = conn.copies_payload(limits, len, false)?;
         let full = Header::coll(send.message);
-        let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
+        let header_len = full.emit(conn.order, header)?;
         if inline {
             conn.queue_buffered(len.saturating_add(header_len as u64))?;
             return Ok(Appended { header_len, inline });

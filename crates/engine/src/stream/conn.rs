@@ -52,10 +52,8 @@ pub(super) enum Source<B> {
     User(B),
     /// A header of its own.
     Header([u8; BASE_LEN]),
-    /// A slot.
-    Kept(SlotId),
     /// A slot, from this offset on.
-    Part(SlotId, u64),
+    Slot(SlotId, u64),
 }
 
 /// A run of bytes of the stream to be sent.

@@ -1,10 +1,11 @@
 //! What a connection has to write, and in which order.
 
-use ripstop_types::Result;
-use ripstop_wire::xnet::base::BASE_LEN;
+use ripstop_types::{Errno, Result};
+use ripstop_wire::xnet::base::{BASE_LEN, Header, MAX_HEADER};
 
 use crate::id::SlotId;
 use crate::stream::conn::{Chunk, Conn, Segment, Source};
+use crate::stream::engine::Limits;
 use crate::stream::request::{TxDone, TxInfo};
 use crate::{Buffer, Iov};
 
@@ -31,18 +32,7 @@ impl<B: Buffer> Conn<B> {
     #[inline]
     pub(super) fn queue(&mut self, buffered: u64, user: Option<&Iov<B>>) -> Result<()> {
         self.reserve(user.map_or(0, |iov| iov.segments().len()))?;
-        match self.segments.back_mut() {
-            Some(back) if matches!(back.source, Source::TxBuffer) => {
-                back.len = back.len.wrapping_add(buffered);
-            }
-            _ => self.segments.push(Segment {
-                source: Source::TxBuffer,
-                len: buffered,
-                start: true,
-            })?,
-        }
-        self.buffered = self.buffered.wrapping_add(buffered as usize);
-        self.queued = self.queued.wrapping_add(buffered);
+        self.queue_buffered(buffered)?;
         if let Some(payload) = user {
             self.queue_user(payload)?;
         }
@@ -56,12 +46,7 @@ impl<B: Buffer> Conn<B> {
         payload: &Iov<B, N>,
     ) -> Result<()> {
         self.reserve(payload.segments().len())?;
-        self.segments.push(Segment {
-            source: Source::Header(header),
-            len: BASE_LEN as u64,
-            start: true,
-        })?;
-        self.queued = self.queued.wrapping_add(BASE_LEN as u64);
+        self.put(Source::Header(header), BASE_LEN as u64, true)?;
         self.queue_user(payload)
     }
 
@@ -87,13 +72,7 @@ impl<B: Buffer> Conn<B> {
     ) -> Result<()> {
         self.reserve(1)?;
         self.queue_data(header, &Iov::<B>::EMPTY)?;
-        self.segments.push(Segment {
-            source: Source::Kept(slot),
-            len,
-            start: false,
-        })?;
-        self.queued = self.queued.wrapping_add(len);
-        Ok(())
+        self.put(Source::Slot(slot, 0), len, false)
     }
 
     /// Queues one message: `buffered` bytes of the transmit buffer, then bytes of a slot.
@@ -106,27 +85,42 @@ impl<B: Buffer> Conn<B> {
     ) -> Result<()> {
         self.reserve(2)?;
         self.queue(buffered, None)?;
-        self.segments.push(Segment {
-            source: Source::Part(slot, at),
-            len,
-            start: false,
-        })?;
-        self.queued = self.queued.wrapping_add(len);
-        Ok(())
+        self.put(Source::Slot(slot, at), len, false)
     }
 
     pub(super) fn queue_user<const N: usize>(&mut self, payload: &Iov<B, N>) -> Result<()> {
         for segment in payload.segments() {
             if !segment.is_empty() {
-                self.segments.push(Segment {
-                    source: Source::User(*segment),
-                    len: segment.len() as u64,
-                    start: false,
-                })?;
+                self.put(Source::User(*segment), segment.len() as u64, false)?;
             }
         }
-        self.queued = self.queued.wrapping_add(payload.len());
         Ok(())
+    }
+
+    /// Queues a run of bytes that is not in the transmit buffer, for which there is room.
+    fn put(&mut self, source: Source<B>, len: u64, start: bool) -> Result<()> {
+        self.segments.push(Segment { source, len, start })?;
+        self.queued = self.queued.wrapping_add(len);
+        Ok(())
+    }
+
+    /// The bytes of a header that is no longer than the base.
+    pub(super) fn base_header(&self, header: &Header) -> Result<[u8; BASE_LEN]> {
+        let mut bytes = [0; BASE_LEN];
+        header.emit(self.order, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Whether a payload of `len` bytes is copied to the transmit buffer behind its header, as it must
+    /// be if it is injected; [`Errno::EAGAIN`] if there is no room for that.
+    pub(super) fn copies_payload(&self, limits: &Limits, len: u64, inject: bool) -> Result<bool> {
+        let room = limits.tx_buffer.saturating_sub(self.buffered);
+        let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
+        let fits = len <= room as u64;
+        match inject && !fits {
+            true => Err(Errno::EAGAIN),
+            false => Ok((inject || len <= limits.inline as u64) && fits),
+        }
     }
 
     /// Makes sure that queuing a message cannot fail half-way.
@@ -184,8 +178,7 @@ impl<B: Buffer> Conn<B> {
                 Source::TxBuffer | Source::Sealed => Chunk::TxBuffer(left),
                 Source::User(buffer) => Chunk::User(buffer, skip as usize, left),
                 Source::Header(bytes) => Chunk::Control(bytes, skip as u8),
-                Source::Kept(slot) => Chunk::Kept(slot, skip as usize, left),
-                Source::Part(slot, at) => Chunk::Kept(slot, at.saturating_add(skip) as usize, left),
+                Source::Slot(slot, at) => Chunk::Kept(slot, at.saturating_add(skip) as usize, left),
             };
             if !put(chunk) {
                 break;

@@ -135,7 +135,7 @@ impl<B: Buffer> Atomic<B> {
         if !self.kind.allows(self.op, self.datatype) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let len = self.remote.total_len().map_err(|e| e.errno())?;
+        let len = self.remote.total_len()?;
         let size = self.datatype.size() as u64;
         let whole = |len: u64| len.checked_rem(size) == Some(0);
         if len == 0 || !self.remote.as_slice().iter().all(|iov| whole(iov.len)) {

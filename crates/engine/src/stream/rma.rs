@@ -162,17 +162,12 @@ impl<B: Buffer> Engine<B> {
         rma: &Rma<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Appended> {
-        let room = limits.tx_buffer.saturating_sub(conn.buffered);
-        let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
         if rma.kind == RmaKind::Read {
+            conn.copies_payload(limits, 0, false)?;
             return Self::stage_read(conn, ep, rma, header);
         }
         let len = rma.iov.len();
-        let fits = len <= room as u64;
-        if rma.inject && !fits {
-            return Err(Errno::EAGAIN);
-        }
-        let inline = (rma.inject || len <= limits.inline as u64) && fits;
+        let inline = conn.copies_payload(limits, len, rma.inject)?;
         let full = Header {
             flags: match rma.level {
                 Level::Sent => BaseFlags::empty(),
@@ -183,7 +178,7 @@ impl<B: Buffer> Engine<B> {
             rma: rma.remote,
             ..Header::new(Op::Write, len)
         };
-        let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
+        let header_len = full.emit(conn.order, header)?;
         let uncounted = ep.config.write_counter.is_none() && rma.level == Level::Sent;
         let until = if rma.inject && !rma.completion && uncounted {
             Until::Nothing
@@ -206,7 +201,7 @@ impl<B: Buffer> Engine<B> {
             rma: rma.remote,
             ..Header::new(Op::ReadReq, 0)
         };
-        let header_len = full.emit(conn.order, header).map_err(|e| e.errno())?;
+        let header_len = full.emit(conn.order, header)?;
         let until = Until::Answered(ReadEntry {
             iov: rma.iov,
             info: rma.info(),

@@ -445,13 +445,7 @@ impl<B: Buffer> Engine<B> {
         let granted = conn
             .cts
             .set(index, CtsEntry { target, envelope })
-            .and_then(|()| {
-                let mut bytes = [0; BASE_LEN];
-                Header::cts(index)
-                    .emit(conn.order, &mut bytes)
-                    .map_err(|e| e.errno())?;
-                conn.queue_control(bytes)
-            });
+            .and_then(|()| conn.queue_control(conn.base_header(&Header::cts(index))?));
         self.mark_output(conn_id);
         if let Err(error) = granted {
             if let Target::Recv(recv, _) = target {
@@ -533,11 +527,8 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let mut bytes = [0; BASE_LEN];
-        let queued = header
-            .emit(conn.order, &mut bytes)
-            .map_err(|e| e.errno())
-            .and_then(|_| conn.queue_control(bytes));
+        let bytes = conn.base_header(header);
+        let queued = bytes.and_then(|bytes| conn.queue_control(bytes));
         self.mark_output(conn_id);
         if let Err(error) = queued {
             self.break_conn(conn_id, error);

@@ -7,6 +7,7 @@ use ripstop_wire::xnet::cm::Extensions;
 use crate::id::{ConnId, MrId, ResponseId};
 use crate::mr::{Access, Mr};
 use crate::stream::arriving::Target;
+use crate::stream::conn::Conn;
 use crate::stream::engine::{Engine, NO_COMPLETION};
 use crate::stream::records::{Refusal, Response};
 use crate::stream::request::{NO_REGIONS, Regions, RmaKind, TxDone, TxInfo};
@@ -288,23 +289,36 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn respond(&mut self, conn_id: ConnId, memory: &Reached<B>, regions: Regions) -> Result<()> {
-        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let mut bytes = [0; BASE_LEN];
-        Header::new(Op::ReadRsp, memory.len())
-            .emit(conn.order, &mut bytes)
-            .map_err(|e| e.errno())?;
-        let id = self.responses.insert(Response {
+        let response = Response {
             regions,
             slot: None,
             fetched: 0,
-        })?;
-        let queued = conn.queue_data(bytes, memory).and_then(|()| {
+        };
+        self.queue_response(conn_id, response, memory.len(), |conn, header| {
+            conn.queue_data(header, memory)
+        })
+    }
+
+    /// Queues the response to a read or fetching atomic: its header and, by `queue`, `len` bytes of
+    /// payload. Nothing is left of it if that fails.
+    pub(super) fn queue_response(
+        &mut self,
+        conn_id: ConnId,
+        response: Response,
+        len: u64,
+        queue: impl FnOnce(&mut Conn<B>, [u8; BASE_LEN]) -> Result<()>,
+    ) -> Result<()> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let header = conn.base_header(&Header::new(Op::ReadRsp, len))?;
+        let fetched = response.fetched;
+        let id = self.responses.insert(response)?;
+        let queued = queue(conn, header).and_then(|()| {
             let info = TxInfo {
                 context: id.index(),
                 flags: Flags::RMA.union(Flags::REMOTE_READ),
                 completion: false,
                 ack: false,
-                len: memory.len(),
+                len,
             };
             let end = conn.queued;
             conn.dones.push(TxDone { end, info })
@@ -314,6 +328,7 @@ impl<B: Buffer> Engine<B> {
             return Err(error);
         }
         conn.owed = conn.owed.saturating_add(1);
+        conn.fetched = conn.fetched.saturating_add(fetched);
         self.mark_output(conn_id);
         Ok(())
     }
@@ -321,11 +336,8 @@ impl<B: Buffer> Engine<B> {
     /// Refuses a read in its place among the responses: they have no numbers.
     fn queue_refusal(&mut self, conn_id: ConnId, reason: Reason) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let mut bytes = [0; BASE_LEN];
-        Header::refuse(Answer::Response, reason)
-            .emit(conn.order, &mut bytes)
-            .map_err(|e| e.errno())?;
-        conn.queue_data(bytes, &Iov::<B>::EMPTY)?;
+        let header = conn.base_header(&Header::refuse(Answer::Response, reason))?;
+        conn.queue_data(header, &Iov::<B>::EMPTY)?;
         self.mark_output(conn_id);
         Ok(())
     }

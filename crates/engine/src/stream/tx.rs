@@ -1,7 +1,7 @@
 //! The sending side of a connection.
 
 use ripstop_types::{Completion, Context, Errno, Flags, Result};
-use ripstop_wire::xnet::base::{BASE_LEN, BaseFlags, Header, MAX_HEADER, Op};
+use ripstop_wire::xnet::base::{BaseFlags, Header, MAX_HEADER, Op};
 
 use crate::Buffer;
 use crate::counter::Counter;
@@ -383,12 +383,8 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn handle_cts(&mut self, conn_id: ConnId, index: u16) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let RtsEntry { iov, info } = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
-        let full = Header::new(Op::Data, iov.len()).with_index(index);
-        let mut header = [0; SEND_HEADER];
-        let len = full.emit(conn.order, &mut header).map_err(|e| e.errno())?;
-        let bytes: [u8; BASE_LEN] = header.first_chunk().copied().ok_or(Errno::EPROTO)?;
-        debug_assert_eq!(len, bytes.len());
-        conn.queue_data(bytes, &iov)?;
+        let header = Header::new(Op::Data, iov.len()).with_index(index);
+        conn.queue_data(conn.base_header(&header)?, &iov)?;
         let end = conn.queued;
         conn.dones.push(TxDone { end, info })?;
         // Only now: whatever failed before, closing the connection reports the message.
