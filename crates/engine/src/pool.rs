@@ -168,6 +168,11 @@ impl<I: Id, T> Pool<I, T> {
         })
     }
 
+    /// The lowest id of an item for which `wanted` holds.
+    pub fn position(&self, wanted: impl Fn(&T) -> bool) -> Option<I> {
+        self.ids().find(|id| self.get(*id).is_some_and(&wanted))
+    }
+
     #[inline]
     fn next(&self, id: I) -> Option<I> {
         I::new(self.nodes.get(id.index()).map_or(NONE, |node| node.next))
@@ -226,9 +231,7 @@ impl<I: Id, T> Places<I, T> {
     pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
         self.items.get_mut(id.index())
     }
-}
 
-impl<I: Id, T> Places<I, T> {
     /// The item with this id, if there is an id; see [`Places::get_mut`].
     #[inline]
     #[must_use]

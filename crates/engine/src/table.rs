@@ -88,13 +88,13 @@ impl<I: Id> Table<I> {
     }
 
     /// The id that was added first, if any.
-    pub(crate) const fn oldest(&self) -> Option<I> {
+    const fn oldest(&self) -> Option<I> {
         self.all.head
     }
 
-    /// The id that was added next after `id`, if any.
-    pub(crate) fn younger(&self, id: I) -> Option<I> {
-        self.link(id).after
+    /// The ids in the order they were added.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = I> + '_ {
+        core::iter::successors(self.oldest(), |id| self.link(*id).after)
     }
 
     /// Rises with every id added.
@@ -257,13 +257,7 @@ mod tests {
 
     /// What is there, in order.
     fn all(table: &Table<MessageId>) -> Vec<MessageId> {
-        let mut ids = Vec::new();
-        let mut at = table.oldest();
-        while let Some(id) = at {
-            ids.push(id);
-            at = table.younger(id);
-        }
-        ids
+        table.iter().collect()
     }
 
     proptest! {

@@ -79,8 +79,7 @@ impl<B: Buffer> Collectives<B> {
     /// A member waits for this one to join a set.
     pub(super) fn note_ping(&mut self, ep: EpId, src: FiAddr, message: &Message) {
         let known = |group: &Group| group.ep == ep && group.digest == message.group;
-        let is_known = |id| self.groups.get(id).is_some_and(known);
-        if self.groups.ids().any(is_known) {
+        if self.groups.position(known).is_some() {
             return;
         }
         let probe = Probe {

@@ -145,8 +145,7 @@ impl<B: Buffer> Collectives<B> {
         if self.early.is_empty() {
             return None;
         }
-        let is = |id: &EarlyId| self.early.get(*id).is_some_and(&wanted);
-        self.early.ids().find(is)
+        self.early.position(wanted)
     }
 
     /// The place of a whole message for this step of an operation.

@@ -361,8 +361,8 @@ impl<B: Buffer> Collectives<B> {
     /// A closed group goes with its last operation.
     fn clear(&mut self, group_id: GroupId) {
         let closed = |group: &Group| group.state == State::Closed;
-        let used = self.ops.ids().any(|id| self.is_of(id, group_id));
-        if self.groups.get(group_id).is_some_and(closed) && !used {
+        let used = self.ops.position(|op| op.group == group_id);
+        if self.groups.get(group_id).is_some_and(closed) && used.is_none() {
             self.groups.discard(group_id);
             self.forget_unknown();
         }
@@ -381,22 +381,17 @@ impl<B: Buffer> Collectives<B> {
     /// Whether an endpoint waits for others to join.
     pub(super) fn joins(&self, ep: EpId) -> bool {
         let joining = |group: &Group| group.ep == ep && group.state == State::Joining;
-        self.groups
-            .ids()
-            .any(|id| self.groups.get(id).is_some_and(joining))
+        self.groups.position(joining).is_some()
     }
 
     /// The group that messages to an endpoint call so.
     pub(super) fn find_group(&self, ep: EpId, id: u64) -> Option<GroupId> {
-        let is = |group: &Group| group.ep == ep && group.id == id && group.state == State::Up;
         self.groups
-            .ids()
-            .find(|id| self.groups.get(*id).is_some_and(is))
+            .position(|group| group.ep == ep && group.id == id && group.state == State::Up)
     }
 
     pub(super) fn find_op(&self, group: GroupId, seq: u32) -> Option<CollOpId> {
-        let is = |op: &Op<B>| op.group == group && op.seq == seq;
-        self.ops.ids().find(|id| self.ops.get(*id).is_some_and(is))
+        self.ops.position(|op| op.group == group && op.seq == seq)
     }
 
     /// Whether this is an operation of a group.
@@ -496,13 +491,24 @@ impl<B: Buffer> Collectives<B> {
             return;
         };
         let message = group.gone(seq, reason);
-        for rank in 0..group.n() {
+        self.tell_members(group_id, 0..group.n(), |_, _| message);
+    }
+
+    /// Sends a message without payload to those of these ranks that can be reached, but not to
+    /// this member.
+    pub(super) fn tell_members(
+        &mut self,
+        group_id: GroupId,
+        ranks: core::ops::Range<u32>,
+        message: impl Fn(&Group, u32) -> Message,
+    ) {
+        for rank in ranks {
             let Some(group) = self.groups.get(group_id) else {
                 return;
             };
             let reached = rank != group.me && group.error_of(rank).is_none();
             if let (true, Some(to)) = (reached, group.member(rank)) {
-                self.tell(group.ep, to, message);
+                self.tell(group.ep, to, message(group, rank));
             }
         }
     }

@@ -171,17 +171,10 @@ impl<B: Buffer> Collectives<B> {
             return;
         };
         let last = if group.me == 0 { group.n() } else { 1 };
-        for rank in 0..last {
-            let Some(group) = self.groups.get(id) else {
-                return;
-            };
-            let reached = rank != group.me && group.error_of(rank).is_none();
-            if let (true, Some(to)) = (reached, group.member(rank)) {
-                let attempt = group.attempt_of(rank);
-                let message = Self::about(group, Kind::Decline, attempt, reason.number());
-                self.tell(group.ep, to, message);
-            }
-        }
+        self.tell_members(id, 0..last, |group, rank| {
+            let attempt = group.attempt_of(rank);
+            Self::about(group, Kind::Decline, attempt, reason.number())
+        });
     }
 
     pub(super) fn join_failed(&mut self, id: GroupId, error: Errno) {
@@ -223,8 +216,7 @@ impl<B: Buffer> Collectives<B> {
                     _ => message.from == 0 && message.seq == group.attempt,
                 }
         };
-        let is = |id: &GroupId| self.groups.get(*id).is_some_and(fits);
-        let Some(id) = self.groups.ids().find(is) else {
+        let Some(id) = self.groups.position(fits) else {
             return match message.kind {
                 Kind::Joined => true,
                 Kind::Decline if message.from != 0 => {
@@ -276,9 +268,7 @@ impl<B: Buffer> Collectives<B> {
                 && group.is_member(message.from, src)
                 && group.joined.contains(&(message.from, message.seq))
         };
-        let is = |id: &GroupId| self.groups.get(*id).is_some_and(left);
-        let found = self.groups.ids().find(is);
-        if let Some(id) = found {
+        if let Some(id) = self.groups.position(left) {
             self.member_lost(id, message.from, Errno::ECANCELED);
         }
     }
@@ -304,10 +294,8 @@ impl Group {
             return self.attempt;
         }
         let is = |(joined, _): &&(u32, u32)| *joined == rank;
-        self.joined
-            .iter()
-            .find(is)
-            .map_or(0, |(_, attempt)| *attempt)
+        let joined = self.joined.iter().find(is);
+        joined.map_or(0, |(_, attempt)| *attempt)
     }
 }
 

@@ -47,7 +47,8 @@ impl<B: Buffer> Collectives<B> {
                 self.look_after(id);
             }
         }
-        !self.ops.is_empty() || self.groups.ids().any(|id| self.is_joining(id))
+        let joining = |group: &Group| group.state == State::Joining;
+        !self.ops.is_empty() || self.groups.position(joining).is_some()
     }
 
     /// A word for the log, once for each operation.
@@ -129,11 +130,6 @@ impl<B: Buffer> Collectives<B> {
             crossed: circling.is_some(),
         };
         self.push(Action::Task(Task::Waits { group: id, waits }));
-    }
-
-    fn is_joining(&self, id: GroupId) -> bool {
-        let group = self.groups.get(id);
-        group.is_some_and(|group| group.state == State::Joining)
     }
 
     /// Asks the members that an operation waits for.

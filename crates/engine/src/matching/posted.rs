@@ -193,16 +193,8 @@ impl Posted {
         recvs: &Pool<RecvId, Recv<B>>,
         mut wanted: impl FnMut(&Recv<B>) -> bool,
     ) -> bool {
-        let mut at = self.table.oldest();
-        while let Some(id) = at
-            && let Some(recv) = recvs.get(id)
-        {
-            if wanted(recv) {
-                return true;
-            }
-            at = self.table.younger(id);
-        }
-        self.list.find(recvs, |_, recv| wanted(recv)).is_some()
+        let mut in_table = self.table.iter().filter_map(|id| recvs.get(id));
+        in_table.any(&mut wanted) || self.list.find(recvs, |_, recv| wanted(recv)).is_some()
     }
 
     /// Puts the receives into the table. Without memory they stay in the list.
@@ -224,10 +216,8 @@ impl Posted {
 
     /// Puts the receives into the list.
     pub(super) fn flatten<B>(&mut self, recvs: &mut Pool<RecvId, Recv<B>>) {
-        let mut at = self.table.oldest();
-        while let Some(id) = at {
+        for id in self.table.iter() {
             self.list.push_back(recvs, id);
-            at = self.table.younger(id);
         }
         self.forget_table();
     }

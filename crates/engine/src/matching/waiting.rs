@@ -195,22 +195,18 @@ impl Waiting {
         let Some(Keyed { table, .. }) = self.tables.first() else {
             return self.list.for_each(pool, visit);
         };
-        let mut at = table.oldest();
-        while let Some(id) = at
-            && let Some(message) = pool.get_mut(id)
-        {
-            visit(id, message);
-            at = table.younger(id);
+        for id in table.iter() {
+            if let Some(message) = pool.get_mut(id) {
+                visit(id, message);
+            }
         }
     }
 
     /// Puts the messages into the list.
     pub(super) fn flatten(&mut self, pool: &mut Pool<MessageId, Unexpected>) {
         if let Some(Keyed { table, .. }) = self.tables.first() {
-            let mut at = table.oldest();
-            while let Some(id) = at {
+            for id in table.iter() {
                 self.list.push_back(pool, id);
-                at = table.younger(id);
             }
         }
         self.tables = Vec::new();
@@ -225,16 +221,9 @@ impl Waiting {
         let Some(Keyed { table, .. }) = self.tables.first() else {
             return self.list.find(pool, wanted);
         };
-        let mut at = table.oldest();
-        while let Some(id) = at
-            && let Some(message) = pool.get(id)
-        {
-            if wanted(id, message) {
-                return Some(id);
-            }
-            at = table.younger(id);
-        }
-        None
+        table
+            .iter()
+            .find(|id| pool.get(*id).is_some_and(|message| wanted(*id, message)))
     }
 
     /// Takes note of how far somebody had to walk who looked for a message of this kind.

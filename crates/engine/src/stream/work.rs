@@ -29,12 +29,8 @@ impl<B: Buffer> Engine<B> {
     /// Whether deferred work that has begun is to be told to this counter.
     #[must_use]
     pub fn counts_work(&self, counter: CounterId) -> bool {
-        let told = |id| {
-            self.works
-                .get(id)
-                .is_some_and(|work| work.counter == Some(counter))
-        };
-        self.works.ids().any(told)
+        let told = |work: &Work| work.counter == Some(counter);
+        self.works.position(told).is_some()
     }
 
     /// A counter goes: work does not tell it.

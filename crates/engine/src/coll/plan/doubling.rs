@@ -1,6 +1,6 @@
 //! Algorithms whose number of steps is about the logarithm of the number of members.
 
-use super::{Buf, Part, Plan, Range, Step, Then};
+use super::{Buf, Plan, Range, Step, Then};
 
 /// Tags of the messages before and after the exchanges.
 const FOLD: u32 = 1 << 24;
@@ -59,19 +59,9 @@ impl Plan {
     pub(super) fn dissemination(&self, index: u32) -> Option<Step> {
         let step = distance(index);
         let nothing = Range::new(Buf::Scratch, 0, 0);
-        (index < levels(self.n)).then(|| Step {
-            send: Some(Part {
-                peer: self.plus(self.me, step),
-                tag: index,
-                range: nothing,
-            }),
-            recv: Some(Part {
-                peer: self.minus(self.me, step),
-                tag: index,
-                range: nothing,
-            }),
-            then: Then::Nothing,
-        })
+        let to = (self.plus(self.me, step), nothing);
+        let from = (self.minus(self.me, step), nothing);
+        (index < levels(self.n)).then(|| Step::exchange(index, to, from, Then::Nothing))
     }
 
     pub(super) fn allreduce_doubling(&self, index: u32) -> Option<Step> {
@@ -121,19 +111,9 @@ impl Plan {
             return Some(Step::EMPTY);
         };
         let peer = folded.rank(place ^ distance(exchange));
-        let part = |range| {
-            Some(Part {
-                peer,
-                tag: exchange,
-                range,
-            })
-        };
-        Some(Step {
-            send: part(sum),
-            recv: part(other),
-            // Both compute the lower one's part op the higher one's.
-            then: reduce(sum, other, peer < self.me),
-        })
+        // Both compute the lower one's part op the higher one's.
+        let then = reduce(sum, other, peer < self.me);
+        Some(Step::exchange(exchange, (peer, sum), (peer, other), then))
     }
 
     /// An allgather of a power of two members: what is exchanged doubles.
@@ -147,18 +127,9 @@ impl Plan {
         }
         let peer = self.me ^ count;
         let whole = !count.saturating_sub(1);
-        let part = |rank: u32| {
-            Some(Part {
-                peer,
-                tag: level,
-                range: self.some(Buf::Result, rank & whole, count),
-            })
-        };
-        Some(Step {
-            send: part(self.me),
-            recv: part(peer),
-            then: Then::Nothing,
-        })
+        let blocks = |rank: u32| (peer, self.some(Buf::Result, rank & whole, count));
+        let (send, recv) = (blocks(self.me), blocks(peer));
+        Some(Step::exchange(level, send, recv, Then::Nothing))
     }
 
     /// An allgather of any number of members. Blocks are kept from the member's own on, around
@@ -180,19 +151,12 @@ impl Plan {
         }
         let have = distance(level);
         let count = have.min(self.n.saturating_sub(have));
-        Some(Step {
-            send: Some(Part {
-                peer: self.minus(self.me, have),
-                tag: level,
-                range: self.some(Buf::Scratch, 0, count),
-            }),
-            recv: Some(Part {
-                peer: self.plus(self.me, have),
-                tag: level,
-                range: self.some(Buf::Scratch, have, count),
-            }),
-            then: Then::Nothing,
-        })
+        let send = (self.minus(self.me, have), self.some(Buf::Scratch, 0, count));
+        let recv = (
+            self.plus(self.me, have),
+            self.some(Buf::Scratch, have, count),
+        );
+        Some(Step::exchange(level, send, recv, Then::Nothing))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::block::Blocks;
 use super::doubling::{distance, levels, reduce};
-use super::{Buf, Part, Plan, Range, Step, Then};
+use super::{Buf, Plan, Range, Step, Then};
 
 /// Tags of what is given back.
 const BACK: u32 = 1 << 24;
@@ -85,18 +85,10 @@ impl Plan {
         let level = rounds.checked_sub(back)?.checked_sub(1)?;
         let before = self.left(self.me, level);
         let upper = is_upper(self.me, level);
-        let part = |upper| {
-            Some(Part {
-                peer: self.me ^ distance(level),
-                tag: BACK | level,
-                range: before.half(upper).range(&shares, Buf::Result),
-            })
-        };
-        Some(Step {
-            send: part(upper),
-            recv: part(!upper),
-            then: Then::Nothing,
-        })
+        let peer = self.me ^ distance(level);
+        let half = |upper| (peer, before.half(upper).range(&shares, Buf::Result));
+        let (send, recv) = (half(upper), half(!upper));
+        Some(Step::exchange(BACK | level, send, recv, Then::Nothing))
     }
 
     /// Sends a half of what is left, and reduces the other.
@@ -109,19 +101,9 @@ impl Plan {
             Some(level) => self.partial(shares, level, run),
         };
         let peer = self.me ^ distance(level);
-        let part = |range| {
-            Some(Part {
-                peer,
-                tag: level,
-                range,
-            })
-        };
         let theirs = self.partial(shares, level, kept);
-        Step {
-            send: part(own(given)),
-            recv: part(theirs),
-            // The lower one's on the left.
-            then: reduce(theirs, own(kept), !upper),
-        }
+        // The lower one's on the left.
+        let then = reduce(theirs, own(kept), !upper);
+        Step::exchange(level, (peer, own(given)), (peer, theirs), then)
     }
 }

@@ -145,6 +145,20 @@ impl Step {
         }
     }
 
+    /// Sends bytes to one member and receives others from one, under the same tag.
+    const fn exchange(
+        tag: u32,
+        (to, send): (u32, Range),
+        (from, recv): (u32, Range),
+        then: Then,
+    ) -> Self {
+        Self {
+            then,
+            recv: Self::recv(from, tag, recv).recv,
+            ..Self::send(to, tag, send)
+        }
+    }
+
     const fn send(peer: u32, tag: u32, range: Range) -> Self {
         Self {
             send: Some(Part { peer, tag, range }),

@@ -3,7 +3,7 @@
 
 use super::doubling::reduce;
 use super::tree::Tree;
-use super::{Buf, Part, Plan, Range, Step, Then};
+use super::{Buf, Plan, Range, Step, Then};
 
 /// Tags of what follows a first phase.
 const SECOND: u32 = 1 << 24;
@@ -15,19 +15,9 @@ impl Plan {
     }
 
     fn around(&self, tag: u32, send: Range, recv: Range, then: Then) -> Step {
-        Step {
-            send: Some(Part {
-                peer: self.plus(self.me, 1),
-                tag,
-                range: send,
-            }),
-            recv: Some(Part {
-                peer: self.minus(self.me, 1),
-                tag,
-                range: recv,
-            }),
-            then,
-        }
+        let send = (self.plus(self.me, 1), send);
+        let recv = (self.minus(self.me, 1), recv);
+        Step::exchange(tag, send, recv, then)
     }
 
     /// Each share is reduced on its way around, and then goes around whole.
@@ -149,18 +139,8 @@ impl Plan {
             true => (self.me ^ index, self.me ^ index),
             false => (self.plus(self.me, index), self.minus(self.me, index)),
         };
-        (index < self.n).then(|| Step {
-            send: Some(Part {
-                peer: to,
-                tag: index,
-                range: self.one(Buf::Input, to),
-            }),
-            recv: Some(Part {
-                peer: from,
-                tag: index,
-                range: self.one(Buf::Result, from),
-            }),
-            then: Then::Nothing,
-        })
+        let send = (to, self.one(Buf::Input, to));
+        let recv = (from, self.one(Buf::Result, from));
+        (index < self.n).then(|| Step::exchange(index, send, recv, Then::Nothing))
     }
 }

@@ -4,7 +4,7 @@
 //! of two below the lowest bit of its place; below each is a run of neighbouring places.
 
 use super::doubling::{distance, levels, reduce};
-use super::{Buf, Plan, Range, Step, Then};
+use super::{Buf, Plan, Range, Step};
 
 /// A place in a tree.
 #[derive(Clone, Copy)]
@@ -164,18 +164,12 @@ impl Plan {
             1 => (behind, 0, self.root),
             _ => return None,
         };
-        let (source, target) = if by_rank {
-            (rank, place)
-        } else {
-            (place, rank)
+        let (source, target) = match by_rank {
+            true => (rank, place),
+            false => (place, rank),
         };
-        Some(Step {
-            then: Then::Copy {
-                from: self.some(from, source, count),
-                to: self.some(to, target, count),
-            },
-            ..Step::EMPTY
-        })
+        let from = self.some(from, source, count);
+        Some(Step::copy(from, self.some(to, target, count)))
     }
 
     pub(super) fn scatter_tree(&self, index: u32) -> Option<Step> {
