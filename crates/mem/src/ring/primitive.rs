@@ -9,19 +9,125 @@ mod modelled;
 #[cfg(not(loom))]
 mod shared;
 
+use core::sync::atomic::Ordering;
+
+use crate::ring::layout::GRANT_SLOTS;
+
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicU32, AtomicU64};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, AtomicU64};
+
+#[cfg(not(loom))]
+pub(super) use core::sync::atomic::fence;
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::fence;
+
 #[cfg(loom)]
-pub(super) use modelled::{
-    Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawSleepWord, RawSlots,
-};
+use modelled::Word;
+#[cfg(loom)]
+pub(super) use modelled::{Buffer, EntryCell, EntryCells, Memory};
 #[cfg(not(loom))]
 pub use shared::Mapping;
 #[cfg(not(loom))]
-pub(super) use {
-    core::sync::atomic::fence,
-    shared::{
-        Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawPollStatus, RawSleepWord,
-        RawSlots,
-    },
-};
+use shared::Word;
+#[cfg(not(loom))]
+pub(super) use shared::{Buffer, EntryCell, EntryCells, Memory, RawPollStatus};
+
+/// The credit of a direction, and the cursor that its reader has applied.
+pub(super) struct RawCredit {
+    word: Word<AtomicU64>,
+    applied: Word<AtomicU64>,
+}
+
+impl RawCredit {
+    pub(super) fn new(memory: &Memory, direction: usize) -> Self {
+        Self {
+            word: memory.credit(direction),
+            applied: memory.applied(direction),
+        }
+    }
+
+    /// The cursor up to which the reader has applied everything.
+    pub(super) fn load_applied(&self) -> u64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    /// Stores the cursor up to which everything is applied, after what was applied.
+    pub(super) fn store_applied(&self, cursor: u64) {
+        self.applied.store(cursor, Ordering::Release);
+    }
+
+    /// The credit; the reader's copies of what it covers are finished.
+    pub(super) fn load(&self) -> u64 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// Stores the credit, after the copies of what it covers.
+    pub(super) fn store(&self, consumed: u64) {
+        self.word.store(consumed, Ordering::Release);
+    }
+}
+
+/// The claim of a direction's writer on a region of its peer.
+pub(super) struct RawClaim(Word<AtomicU64>);
+
+impl RawClaim {
+    pub(super) fn new(memory: &Memory, direction: usize) -> Self {
+        Self(memory.claim(direction))
+    }
+
+    /// The claim; if it is 0, accesses under earlier claims are finished.
+    pub(super) fn load(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Stores a claim.
+    pub(super) fn claim(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Clears the claim, after the accesses that it covers.
+    pub(super) fn clear(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// The grant slots of a status page.
+pub(super) struct RawSlots(Word<[AtomicU64; GRANT_SLOTS]>);
+
+impl RawSlots {
+    pub(super) fn new(memory: &Memory) -> Self {
+        Self(memory.slots())
+    }
+
+    /// The generation in a slot. Later accesses are not moved before this load.
+    #[inline(always)]
+    pub(super) fn load(&self, slot: usize) -> u64 {
+        self.0[slot].load(Ordering::Acquire)
+    }
+
+    /// To be called on the domain's own page only.
+    pub(super) fn store(&self, slot: usize, value: u64) {
+        self.0[slot].store(value, Ordering::Release);
+    }
+}
+
+/// The sleep word of a status page.
+pub(super) struct RawSleepWord(Word<AtomicU32>);
+
+impl RawSleepWord {
+    pub(super) fn new(memory: &Memory) -> Self {
+        Self(memory.sleep_word())
+    }
+
+    #[inline(always)]
+    pub(super) fn load(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// To be called on the domain's own page only.
+    pub(super) fn store(&self, value: u32) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}

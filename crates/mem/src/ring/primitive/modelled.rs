@@ -3,7 +3,9 @@
 
 extern crate std;
 
+use core::ops::Deref;
 use core::sync::atomic::Ordering;
+use std::boxed::Box;
 use std::vec::Vec;
 
 use alloc::sync::Arc;
@@ -189,86 +191,46 @@ impl Buffer {
     }
 }
 
-pub(in crate::ring) struct RawCredit(Memory, usize);
+/// One atomic of the model.
+pub(in crate::ring) struct Word<A> {
+    memory: Memory,
+    #[expect(clippy::type_complexity, reason = "which atomic it is")]
+    pick: Box<dyn Fn(&Whole) -> &A + Send + Sync>,
+}
 
-impl RawCredit {
-    pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
-        Self(memory.clone(), direction)
-    }
+impl<A> Deref for Word<A> {
+    type Target = A;
 
-    pub(in crate::ring) fn load(&self) -> u64 {
-        (self.0).0.directions[self.1].credit.load(Ordering::Acquire)
-    }
-
-    pub(in crate::ring) fn store(&self, consumed: u64) {
-        (self.0).0.directions[self.1]
-            .credit
-            .store(consumed, Ordering::Release);
-    }
-
-    pub(in crate::ring) fn load_applied(&self) -> u64 {
-        let direction = &(self.0).0.directions[self.1];
-        direction.applied.load(Ordering::Acquire)
-    }
-
-    pub(in crate::ring) fn store_applied(&self, cursor: u64) {
-        let direction = &(self.0).0.directions[self.1];
-        direction.applied.store(cursor, Ordering::Release);
+    fn deref(&self) -> &A {
+        (self.pick)(&self.memory.0)
     }
 }
 
-pub(in crate::ring) struct RawClaim(Memory, usize);
-
-impl RawClaim {
-    pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
-        Self(memory.clone(), direction)
+impl Memory {
+    fn word<A>(&self, pick: impl Fn(&Whole) -> &A + Send + Sync + 'static) -> Word<A> {
+        Word {
+            memory: self.clone(),
+            pick: Box::new(pick),
+        }
     }
 
-    fn atomic(&self) -> &AtomicU64 {
-        &(self.0).0.directions[self.1].claim
+    pub(super) fn credit(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(move |whole| &whole.directions[direction].credit)
     }
 
-    pub(in crate::ring) fn load(&self) -> u64 {
-        self.atomic().load(Ordering::Acquire)
+    pub(super) fn applied(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(move |whole| &whole.directions[direction].applied)
     }
 
-    pub(in crate::ring) fn claim(&self, value: u64) {
-        self.atomic().store(value, Ordering::Relaxed);
+    pub(super) fn claim(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(move |whole| &whole.directions[direction].claim)
     }
 
-    pub(in crate::ring) fn clear(&self) {
-        self.atomic().store(0, Ordering::Release);
-    }
-}
-
-pub(in crate::ring) struct RawSlots(Memory);
-
-impl RawSlots {
-    pub(in crate::ring) fn new(memory: &Memory) -> Self {
-        Self(memory.clone())
+    pub(super) fn sleep_word(&self) -> Word<AtomicU32> {
+        self.word(|whole| &whole.sleep)
     }
 
-    pub(in crate::ring) fn load(&self, slot: usize) -> u64 {
-        (self.0).0.slots[slot].load(Ordering::Acquire)
-    }
-
-    pub(in crate::ring) fn store(&self, slot: usize, value: u64) {
-        (self.0).0.slots[slot].store(value, Ordering::Release);
-    }
-}
-
-pub(in crate::ring) struct RawSleepWord(Memory);
-
-impl RawSleepWord {
-    pub(in crate::ring) fn new(memory: &Memory) -> Self {
-        Self(memory.clone())
-    }
-
-    pub(in crate::ring) fn load(&self) -> u32 {
-        (self.0).0.sleep.load(Ordering::Relaxed)
-    }
-
-    pub(in crate::ring) fn store(&self, value: u32) {
-        (self.0).0.sleep.store(value, Ordering::Relaxed);
+    pub(super) fn slots(&self) -> Word<[AtomicU64; GRANT_SLOTS]> {
+        self.word(|whole| &whole.slots)
     }
 }

@@ -4,6 +4,7 @@
 use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
+use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -13,6 +14,13 @@ use crate::ring::layout::{
     MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError, STATUS_PAGE_BYTES,
 };
 use crate::ring::racy_copy;
+
+// Offsets in a status page. The sleep word and the poll count, which writers load, are apart from each
+// other and from the rest by more than the adjacent-line prefetch reaches.
+const SLEEP_OFFSET: usize = 0x40;
+const POLL_COUNT_OFFSET: usize = 0x100;
+const ADDRESS_OFFSET: usize = 0x200;
+const SLOTS_OFFSET: usize = 0x400;
 
 /// Memory that other processes also map, at an address that does not change.
 ///
@@ -257,233 +265,91 @@ impl Buffer {
     }
 }
 
-/// The credit of a direction, and the cursor that its reader has applied.
-pub(in crate::ring) struct RawCredit {
-    word: NonNull<u64>,
-    applied: NonNull<u64>,
+/// A word, or several, of shared memory, which only atomics reach.
+pub(in crate::ring) struct Word<A> {
+    at: NonNull<A>,
     _memory: Memory,
 }
 
 // SAFETY: only reached as an atomic.
-unsafe impl Send for RawCredit {}
+unsafe impl<A: Sync> Send for Word<A> {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for RawCredit {}
+unsafe impl<A: Sync> Sync for Word<A> {}
 
-impl RawCredit {
-    pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
-        Self {
-            word: memory.at(CREDIT_OFFSETS[direction & 1]).cast(),
-            applied: memory
-                .at(CREDIT_OFFSETS[direction & 1] + APPLIED_OFFSET)
-                .cast(),
-            _memory: memory.clone(),
+impl<A> Deref for Word<A> {
+    type Target = A;
+
+    #[inline(always)]
+    fn deref(&self) -> &A {
+        // SAFETY: in the memory and aligned by the checks of `Memory::word`, which makes these of
+        // atomics only. A peer's status page is mapped for reads only: loads of at most eight bytes
+        // may read such memory, and stores are for our own.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+impl Memory {
+    /// The atomic, or the array of them, at offset `off`.
+    fn word<A>(&self, off: usize) -> Word<A> {
+        let at = self.at(off).cast::<A>();
+        let fits = off + size_of::<A>() <= self.0.len();
+        assert!(fits && at.is_aligned(), "a layout that was checked");
+        Word {
+            at,
+            _memory: self.clone(),
         }
     }
 
-    const fn atomic(&self) -> &AtomicU64 {
-        // SAFETY: a word in the first page of the memory, aligned to a line.
-        unsafe { AtomicU64::from_ptr(self.word.as_ptr()) }
+    pub(super) fn credit(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(CREDIT_OFFSETS[direction & 1])
     }
 
-    const fn atomic_applied(&self) -> &AtomicU64 {
-        // SAFETY: the word behind it.
-        unsafe { AtomicU64::from_ptr(self.applied.as_ptr()) }
+    pub(super) fn applied(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(CREDIT_OFFSETS[direction & 1] + APPLIED_OFFSET)
     }
 
-    /// The cursor up to which the reader has applied everything.
-    pub(in crate::ring) fn load_applied(&self) -> u64 {
-        self.atomic_applied().load(Ordering::Acquire)
+    pub(super) fn claim(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(CLAIM_OFFSETS[direction & 1])
     }
 
-    /// Stores the cursor up to which everything is applied, after what was applied.
-    pub(in crate::ring) fn store_applied(&self, cursor: u64) {
-        self.atomic_applied().store(cursor, Ordering::Release);
+    pub(super) fn sleep_word(&self) -> Word<AtomicU32> {
+        self.word(SLEEP_OFFSET)
     }
 
-    /// The credit; the reader's copies of what it covers are finished.
-    pub(in crate::ring) fn load(&self) -> u64 {
-        self.atomic().load(Ordering::Acquire)
-    }
-
-    /// Stores the credit, after the copies of what it covers.
-    pub(in crate::ring) fn store(&self, consumed: u64) {
-        self.atomic().store(consumed, Ordering::Release);
-    }
-}
-
-/// The claim of a direction's writer on a region of its peer.
-pub(in crate::ring) struct RawClaim {
-    word: NonNull<u64>,
-    _memory: Memory,
-}
-
-// SAFETY: only reached as an atomic.
-unsafe impl Send for RawClaim {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for RawClaim {}
-
-impl RawClaim {
-    pub(in crate::ring) fn new(memory: &Memory, direction: usize) -> Self {
-        Self {
-            word: memory.at(CLAIM_OFFSETS[direction & 1]).cast(),
-            _memory: memory.clone(),
-        }
-    }
-
-    const fn atomic(&self) -> &AtomicU64 {
-        // SAFETY: a word in the first page of the memory, aligned to a line.
-        unsafe { AtomicU64::from_ptr(self.word.as_ptr()) }
-    }
-
-    /// The claim; if it is 0, accesses under earlier claims are finished.
-    pub(in crate::ring) fn load(&self) -> u64 {
-        self.atomic().load(Ordering::Acquire)
-    }
-
-    /// Stores a claim.
-    pub(in crate::ring) fn claim(&self, value: u64) {
-        self.atomic().store(value, Ordering::Relaxed);
-    }
-
-    /// Clears the claim, after the accesses that it covers.
-    pub(in crate::ring) fn clear(&self) {
-        self.atomic().store(0, Ordering::Release);
-    }
-}
-
-/// The grant slots of a status page.
-pub(in crate::ring) struct RawSlots {
-    first: NonNull<u64>,
-    _memory: Memory,
-}
-
-// SAFETY: only reached as atomics.
-unsafe impl Send for RawSlots {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for RawSlots {}
-
-impl RawSlots {
-    const OFFSET: usize = 0x400;
-
-    pub(in crate::ring) fn new(memory: &Memory) -> Self {
-        const { assert!(Self::OFFSET + GRANT_SLOTS * 8 <= STATUS_PAGE_BYTES) };
-        Self {
-            first: memory.at(Self::OFFSET).cast(),
-            _memory: memory.clone(),
-        }
-    }
-
-    #[inline(always)]
-    fn atomic(&self, slot: usize) -> &AtomicU64 {
-        assert!(slot < GRANT_SLOTS, "a slot that was checked");
-        // SAFETY: one of the words of the status page that the check in `new` covers.
-        let word = unsafe { self.first.add(slot) };
-        // SAFETY: aligned to its size. A peer's status page is mapped for reads only: a load of this
-        // size may read such memory, and `store` is for our own.
-        unsafe { AtomicU64::from_ptr(word.as_ptr()) }
-    }
-
-    /// The generation in a slot. Later accesses are not moved before this load.
-    #[inline(always)]
-    pub(in crate::ring) fn load(&self, slot: usize) -> u64 {
-        self.atomic(slot).load(Ordering::Acquire)
-    }
-
-    /// To be called on the domain's own page only.
-    pub(in crate::ring) fn store(&self, slot: usize, value: u64) {
-        self.atomic(slot).store(value, Ordering::Release);
-    }
-}
-
-/// The sleep word of a status page.
-pub(in crate::ring) struct RawSleepWord {
-    word: NonNull<u32>,
-    _memory: Memory,
-}
-
-// SAFETY: only reached as an atomic.
-unsafe impl Send for RawSleepWord {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for RawSleepWord {}
-
-impl RawSleepWord {
-    const OFFSET: usize = 0x40;
-
-    pub(in crate::ring) fn new(memory: &Memory) -> Self {
-        Self {
-            word: memory.at(Self::OFFSET).cast(),
-            _memory: memory.clone(),
-        }
-    }
-
-    #[inline(always)]
-    const fn atomic(&self) -> &AtomicU32 {
-        // SAFETY: a word of the status page, aligned to a line. A peer's status page is mapped for reads
-        // only: a relaxed load of this size may read such memory, and `store` is for our own.
-        unsafe { AtomicU32::from_ptr(self.word.as_ptr()) }
-    }
-
-    #[inline(always)]
-    pub(in crate::ring) fn load(&self) -> u32 {
-        self.atomic().load(Ordering::Relaxed)
-    }
-
-    /// To be called on the domain's own page only.
-    pub(in crate::ring) fn store(&self, value: u32) {
-        self.atomic().store(value, Ordering::Relaxed);
+    pub(super) fn slots(&self) -> Word<[AtomicU64; GRANT_SLOTS]> {
+        self.word(SLOTS_OFFSET)
     }
 }
 
 /// The poll count and address probe of a status page.
 pub(in crate::ring) struct RawPollStatus {
-    poll_count: NonNull<u64>,
-    address: NonNull<u64>,
-    token: NonNull<u64>,
-    _memory: Memory,
+    poll_count: Word<AtomicU64>,
+    address: Word<AtomicU64>,
+    token: Word<AtomicU64>,
 }
 
-// SAFETY: only reached as atomics.
-unsafe impl Send for RawPollStatus {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for RawPollStatus {}
-
 impl RawPollStatus {
-    // Apart from each other, and from the sleep word that writers load, by more than the adjacent-line
-    // prefetch reaches.
-    const POLL_COUNT_OFFSET: usize = 0x100;
-    const ADDRESS_OFFSET: usize = 0x200;
-    const TOKEN_OFFSET: usize = Self::ADDRESS_OFFSET + 8;
-
     pub(in crate::ring) fn new(memory: &Memory) -> Self {
         Self {
-            poll_count: memory.at(Self::POLL_COUNT_OFFSET).cast(),
-            address: memory.at(Self::ADDRESS_OFFSET).cast(),
-            token: memory.at(Self::TOKEN_OFFSET).cast(),
-            _memory: memory.clone(),
+            poll_count: memory.word(POLL_COUNT_OFFSET),
+            address: memory.word(ADDRESS_OFFSET),
+            token: memory.word(ADDRESS_OFFSET + 8),
         }
-    }
-
-    #[inline(always)]
-    const fn atomic(&self, word: NonNull<u64>) -> &AtomicU64 {
-        // SAFETY: one of the words of the status page, aligned to its size. A peer's status page is mapped for
-        // reads only: a relaxed load of this size may read such memory, and stores are for our own.
-        unsafe { AtomicU64::from_ptr(word.as_ptr()) }
     }
 
     #[inline]
     pub(in crate::ring) fn load_poll_count(&self) -> u64 {
-        self.atomic(self.poll_count).load(Ordering::Relaxed)
+        self.poll_count.load(Ordering::Relaxed)
     }
 
     /// To be called on the domain's own page only.
     pub(in crate::ring) fn store_poll_count(&self, poll_count: u64) {
-        self.atomic(self.poll_count)
-            .store(poll_count, Ordering::Relaxed);
+        self.poll_count.store(poll_count, Ordering::Relaxed);
     }
 
     /// The address of the token in the owner's process, and the token.
     pub(in crate::ring) fn load_address_probe(&self) -> (u64, u64) {
-        let (address, token) = (self.atomic(self.address), self.atomic(self.token));
+        let (address, token) = (&self.address, &self.token);
         (
             address.load(Ordering::Relaxed),
             token.load(Ordering::Relaxed),
@@ -492,8 +358,8 @@ impl RawPollStatus {
 
     /// To be called on the domain's own page, before a peer has it.
     pub(in crate::ring) fn store_address_probe(&self, token: u64) {
-        let address = self.token.addr().get() as u64;
-        self.atomic(self.address).store(address, Ordering::Relaxed);
-        self.atomic(self.token).store(token, Ordering::Relaxed);
+        let address = self.token.at.addr().get() as u64;
+        self.address.store(address, Ordering::Relaxed);
+        self.token.store(token, Ordering::Relaxed);
     }
 }
