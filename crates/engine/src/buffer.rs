@@ -133,3 +133,25 @@ impl<B: Buffer> Iov<B> {
         Ok(iov)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::Mem;
+
+    #[test]
+    fn at_most_the_limit() {
+        assert!(Iov::new(&[Mem(0, 1); IOV_LIMIT]).is_ok());
+        assert!(Iov::new(&[Mem(0, 1); IOV_LIMIT + 1]).is_err());
+    }
+
+    #[test]
+    fn lengths_that_wrap_are_refused() {
+        let huge = Mem(0, usize::MAX);
+        let mut iov = Iov::one(huge);
+        assert!(iov.push(huge).is_err());
+        assert_eq!(iov.len(), u64::MAX);
+        assert_eq!(iov.segments(), [huge]);
+        assert!(Iov::new(&[huge, huge]).is_err());
+    }
+}

@@ -9,7 +9,6 @@
 //! | type | whose memory | who may write it meanwhile |
 //! |---|---|---|
 //! | [`UserBuf`] | a caller's buffer of a posted operation | nobody, by `fi_msg(3)`; never checked twice all the same |
-//! | [`UserIov`] | up to [`IOV_LIMIT`] of them, in order | the same |
 //! | [`Parked`] | a `Vec<u8>` lent to an operation | the operation |
 //! | [`Region`] | memory shared with another process or a device | anybody, at any time |
 //! | [`ring`] | the memory of a pair of endpoints | the peer, at any time |
@@ -46,7 +45,6 @@ extern crate alloc;
 pub mod atomic;
 mod buffer;
 mod copy;
-mod iov;
 mod parked;
 mod region;
 pub mod ring;
@@ -54,9 +52,9 @@ mod user;
 
 pub use atomic::AtomicError;
 pub use copy::{copy, copy_in, copy_out};
-pub use iov::{IOV_LIMIT, Segments, UserIov};
 pub use parked::Parked;
 pub use region::{Region, RegionError, store};
+pub use ripstop_engine::IOV_LIMIT;
 pub use user::UserBuf;
 
 #[cfg(all(test, not(loom)))]

@@ -7,7 +7,7 @@ use std::thread;
 use std::vec;
 use std::vec::Vec;
 
-use crate::{IOV_LIMIT, Parked, Region, RegionError, UserBuf, UserIov, copy, copy_in, copy_out};
+use crate::{Parked, Region, RegionError, UserBuf, copy, copy_in, copy_out};
 
 /// The whole of `bytes` as a caller's buffer. The tests touch `bytes` only when the `UserBuf`
 /// is not used any more, except through copies of it.
@@ -119,118 +119,6 @@ mod copies {
                 let (src, dst) = (all.slice(from, n).unwrap(), all.slice(to, n).unwrap());
                 assert_eq!(copy(dst, src), n);
                 assert_eq!(bytes, want, "{n} bytes from {from} to {to}");
-            }
-        }
-    }
-}
-
-mod iov {
-    use super::*;
-
-    /// Buffers of the given lengths with spare bytes between them, filled with a pattern.
-    fn buffers(lens: &[usize]) -> Vec<Vec<u8>> {
-        let all = pattern(lens.iter().sum());
-        let mut rest = &all[..];
-        let mut out = Vec::new();
-        for &len in lens {
-            let (now, later) = rest.split_at(len);
-            out.push(now.to_vec());
-            rest = later;
-        }
-        out
-    }
-
-    fn list(buffers: &mut [Vec<u8>]) -> UserIov {
-        let segs: Vec<UserBuf> = buffers.iter_mut().map(|b| user(b)).collect();
-        UserIov::new(&segs).unwrap()
-    }
-
-    const SHAPES: [&[usize]; 7] = [
-        &[],
-        &[0],
-        &[9],
-        &[3, 4],
-        &[0, 5, 0, 2],
-        &[1, 1, 1, 1],
-        &[8, 16, 1, 9],
-    ];
-
-    #[test]
-    fn at_most_the_limit() {
-        assert!(UserIov::new(&[UserBuf::EMPTY; IOV_LIMIT]).is_some());
-        assert!(UserIov::new(&[UserBuf::EMPTY; IOV_LIMIT + 1]).is_none());
-    }
-
-    #[test]
-    fn lengths_that_wrap_are_refused() {
-        // SAFETY: never read or written; only the lengths are looked at.
-        let huge = unsafe { UserBuf::from_raw(core::ptr::null_mut(), usize::MAX) };
-        let mut iov = UserIov::single(huge);
-        assert!(iov.push(huge).is_none());
-        assert_eq!((iov.total_len(), iov.segments().len()), (usize::MAX, 1));
-        assert!(UserIov::new(&[huge, huge]).is_none());
-    }
-
-    /// Every range of every shape reads what the same range of the flat message is, and the
-    /// pieces are never empty.
-    #[test]
-    fn ranges_are_those_of_the_flat_message() {
-        for shape in SHAPES {
-            let mut buffers = buffers(shape);
-            let iov = list(&mut buffers);
-            let flat = pattern(iov.total_len());
-            assert_eq!(iov.is_empty(), flat.is_empty());
-            for off in 0..=flat.len() + 2 {
-                for len in 0..=flat.len() + 2 {
-                    let want = flat.get(off..).unwrap_or(&[]);
-                    let want = &want[..len.min(want.len())];
-                    let mut got = vec![0; len];
-                    let n = iov.copy_in(off, &mut got);
-                    assert_eq!(&got[..n], want, "{shape:?} {off}+{len}");
-                    assert!(iov.range(off, len).all(|piece| !piece.is_empty()));
-                    let sum: usize = iov.range(off, len).map(UserBuf::len).sum();
-                    assert_eq!(sum, n);
-                }
-            }
-            assert_eq!(iov.range(usize::MAX, usize::MAX).count(), 0);
-        }
-    }
-
-    #[test]
-    fn copying_out_scatters() {
-        for shape in SHAPES {
-            let total: usize = shape.iter().sum();
-            for off in 0..=total {
-                let mut buffers = buffers(shape);
-                let iov = list(&mut buffers);
-                assert_eq!(iov.copy_out(off, &[0xAA; 6]), 6.min(total - off));
-                let mut want = pattern(total);
-                want.iter_mut().skip(off).take(6).for_each(|b| *b = 0xAA);
-                assert_eq!(buffers.concat(), want, "{shape:?} at {off}");
-            }
-        }
-    }
-
-    /// Any shape into any shape, with offsets on both sides.
-    #[test]
-    fn copying_between_lists() {
-        for from in SHAPES {
-            for to in SHAPES {
-                for (src_off, off, len) in [(0, 0, usize::MAX), (2, 1, 7), (1, 3, 2), (50, 0, 1)] {
-                    let (mut source, mut target) = (buffers(from), buffers(to));
-                    target.iter_mut().for_each(|b| b.fill(0));
-                    let src: Vec<u8> = source.concat();
-                    let src = src.get(src_off..).unwrap_or(&[]);
-                    let mut want: Vec<u8> = target.concat();
-                    let room = want.len().saturating_sub(off);
-                    let n = src.len().min(len).min(room);
-                    if n > 0 {
-                        want[off..off + n].copy_from_slice(&src[..n]);
-                    }
-                    let (source, iov) = (list(&mut source), list(&mut target));
-                    assert_eq!(iov.copy_from(off, &source, src_off, len), n);
-                    assert_eq!(target.concat(), want, "{from:?} to {to:?}");
-                }
             }
         }
     }
