@@ -62,14 +62,14 @@ fn reduce_common(
     reversed: bool,
 ) -> bool {
     match datatype {
-        Datatype::Int8 => integers::<i8, 1>(op, into, from),
-        Datatype::Uint8 => integers::<u8, 1>(op, into, from),
-        Datatype::Int16 => integers::<i16, 2>(op, into, from),
-        Datatype::Uint16 => integers::<u16, 2>(op, into, from),
-        Datatype::Int32 => integers::<i32, 4>(op, into, from),
-        Datatype::Uint32 => integers::<u32, 4>(op, into, from),
-        Datatype::Int64 => integers::<i64, 8>(op, into, from),
-        Datatype::Uint64 => integers::<u64, 8>(op, into, from),
+        Datatype::Int8 => int8(op, into, from),
+        Datatype::Uint8 => uint8(op, into, from),
+        Datatype::Int16 => int16(op, into, from),
+        Datatype::Uint16 => uint16(op, into, from),
+        Datatype::Int32 => int32(op, into, from),
+        Datatype::Uint32 => uint32(op, into, from),
+        Datatype::Int64 => int64(op, into, from),
+        Datatype::Uint64 => uint64(op, into, from),
         #[cfg(not(target_os = "none"))]
         Datatype::Float => reals::float(op, into, from, reversed),
         #[cfg(not(target_os = "none"))]
@@ -77,60 +77,6 @@ fn reduce_common(
         _ => false,
     }
 }
-
-/// An integer that is loaded from and stored to bytes.
-trait Integer<const N: usize>: Copy + Ord {
-    fn get(bytes: [u8; N]) -> Self;
-    fn bytes(self) -> [u8; N];
-    fn plus(self, other: Self) -> Self;
-    fn times(self, other: Self) -> Self;
-    fn and(self, other: Self) -> Self;
-    fn or(self, other: Self) -> Self;
-    fn xor(self, other: Self) -> Self;
-}
-
-macro_rules! impl_integer {
-    ($($int:ty: $size:literal)*) => {$(
-        impl Integer<$size> for $int {
-            #[inline(always)]
-            fn get(bytes: [u8; $size]) -> Self {
-                Self::from_ne_bytes(bytes)
-            }
-
-            #[inline(always)]
-            fn bytes(self) -> [u8; $size] {
-                self.to_ne_bytes()
-            }
-
-            #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                self.wrapping_add(other)
-            }
-
-            #[inline(always)]
-            fn times(self, other: Self) -> Self {
-                self.wrapping_mul(other)
-            }
-
-            #[inline(always)]
-            fn and(self, other: Self) -> Self {
-                self & other
-            }
-
-            #[inline(always)]
-            fn or(self, other: Self) -> Self {
-                self | other
-            }
-
-            #[inline(always)]
-            fn xor(self, other: Self) -> Self {
-                self ^ other
-            }
-        }
-    )*};
-}
-
-impl_integer! { i8: 1 u8: 1 i16: 2 u16: 2 i32: 4 u32: 4 i64: 8 u64: 8 }
 
 /// Replaces each element of `into` by `make` of it and the element of `from`.
 #[inline(always)]
@@ -145,27 +91,40 @@ fn zip_elements<const N: usize>(
     }
 }
 
-/// Reduces integers. All these operations are commutative, so the order of the operands does not matter.
-fn integers<T: Integer<N>, const N: usize>(op: AtomicOp, into: &mut [u8], from: &[u8]) -> bool {
-    #[inline(always)]
-    fn map_pairs<T: Integer<N>, const N: usize>(
-        into: &mut [u8],
-        from: &[u8],
-        f: impl Fn(T, T) -> T,
-    ) {
-        zip_elements(into, from, |a, b| f(T::get(a), T::get(b)).bytes());
-    }
-    match op {
-        AtomicOp::Sum => map_pairs(into, from, T::plus),
-        AtomicOp::Prod => map_pairs(into, from, T::times),
-        AtomicOp::Min => map_pairs(into, from, T::min),
-        AtomicOp::Max => map_pairs(into, from, T::max),
-        AtomicOp::Band => map_pairs(into, from, T::and),
-        AtomicOp::Bor => map_pairs(into, from, T::or),
-        AtomicOp::Bxor => map_pairs(into, from, T::xor),
-        _ => return false,
-    }
-    true
+/// Defines for each type of integers the function that reduces them. All these operations are commutative, so
+/// the order of the operands does not matter.
+macro_rules! integers {
+    ($($name:ident: $int:ty,)+) => {$(
+        fn $name(op: AtomicOp, into: &mut [u8], from: &[u8]) -> bool {
+            #[inline(always)]
+            fn map_pairs(into: &mut [u8], from: &[u8], f: impl Fn($int, $int) -> $int) {
+                let get = <$int>::from_ne_bytes;
+                zip_elements(into, from, |a, b| f(get(a), get(b)).to_ne_bytes());
+            }
+            match op {
+                AtomicOp::Sum => map_pairs(into, from, <$int>::wrapping_add),
+                AtomicOp::Prod => map_pairs(into, from, <$int>::wrapping_mul),
+                AtomicOp::Min => map_pairs(into, from, Ord::min),
+                AtomicOp::Max => map_pairs(into, from, Ord::max),
+                AtomicOp::Band => map_pairs(into, from, |a, b| a & b),
+                AtomicOp::Bor => map_pairs(into, from, |a, b| a | b),
+                AtomicOp::Bxor => map_pairs(into, from, |a, b| a ^ b),
+                _ => return false,
+            }
+            true
+        }
+    )+};
+}
+
+integers! {
+    int8: i8,
+    uint8: u8,
+    int16: i16,
+    uint16: u16,
+    int32: i32,
+    uint32: u32,
+    int64: i64,
+    uint64: u64,
 }
 
 #[cfg(not(target_os = "none"))]
