@@ -80,7 +80,7 @@ fn assert_small_agrees(parsed: Result<Header, WireError>, order: ByteOrder, data
     assert_eq!(small.tag, (header.op == Op::Tag).then_some(header.tag));
     assert!(header.cq_data.is_none() && !header.is_ack());
     if let Some(words) = data.as_chunks().0.first_chunk()
-        && let Some(alone) = base::parse_alone(order, *words, data.len())
+        && let Some(alone) = base::parse_sole(order, *words, data.len())
     {
         assert_eq!(alone, small);
         let len = small.header_len() as u64 + small.payload_len;

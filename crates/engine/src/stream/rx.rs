@@ -2,7 +2,7 @@
 
 use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::xnet::base::{
-    BASE_LEN, Header, Op, Small, may_be_alone, parse_alone, parse_small, peek_len,
+    BASE_LEN, Header, Op, Small, may_be_sole, parse_small, parse_sole, peek_len,
 };
 use ripstop_wire::{ByteOrder, WireError};
 
@@ -148,10 +148,10 @@ impl<B: Buffer> Engine<B> {
     #[inline(always)]
     #[must_use]
     pub fn rx_sole(&self, conn_id: ConnId, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
-        if !may_be_alone(words[0]) {
+        if !may_be_sole(words[0]) {
             return None;
         }
-        parse_alone(self.rx_order(conn_id)?, words, len)
+        parse_sole(self.rx_order(conn_id)?, words, len)
     }
 
     /// Fast receive: as [`Engine::rx_whole`], for a message of [`Engine::rx_sole`] whose completion

@@ -20,7 +20,7 @@ pub use header::{Header, peek_len};
 pub use refusal::{Answer, Reason};
 pub use rma::{RmaIov, RmaIovs};
 pub use small::{
-    Small, WRITE_LEN, emit_msg, emit_tag, emit_write, may_be_alone, parse_alone, parse_small,
+    Small, WRITE_LEN, emit_msg, emit_tag, emit_write, may_be_sole, parse_small, parse_sole,
     parse_write,
 };
 

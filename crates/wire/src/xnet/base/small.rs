@@ -159,14 +159,14 @@ pub fn parse_small(order: ByteOrder, bytes: &[u8]) -> Option<Small> {
 
 /// All of the first word but the sequence number.
 const CHECKED: u64 = u64::MAX >> 8;
-const ALONE_MSG: u64 = fixed(VERSION, Op::Msg as u8, 0, BASE_LEN as u8);
-const ALONE_TAG: u64 = fixed(VERSION, Op::Tag as u8, 0, TAG_LEN as u8);
+const SOLE_MSG: u64 = fixed(VERSION, Op::Msg as u8, 0, BASE_LEN as u8);
+const SOLE_TAG: u64 = fixed(VERSION, Op::Tag as u8, 0, TAG_LEN as u8);
 
-/// Whether a header whose first word this is may be one for [`parse_alone`], in any byte order.
+/// Whether a header whose first word this is may be one for [`parse_sole`], in any byte order.
 #[inline(always)]
 #[must_use]
-pub const fn may_be_alone(first: [u8; 8]) -> bool {
-    matches!(u64::from_le_bytes(first) & CHECKED, ALONE_MSG | ALONE_TAG)
+pub const fn may_be_sole(first: [u8; 8]) -> bool {
+    matches!(u64::from_le_bytes(first) & CHECKED, SOLE_MSG | SOLE_TAG)
 }
 
 /// Reads the header of a message that is `len` bytes with its payload, from its first three words
@@ -176,14 +176,14 @@ pub const fn may_be_alone(first: [u8; 8]) -> bool {
 /// `None` is as for [`parse_small`].
 #[inline(always)]
 #[must_use]
-pub fn parse_alone(order: ByteOrder, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
+pub fn parse_sole(order: ByteOrder, words: [[u8; 8]; 3], len: usize) -> Option<Small> {
     let [first, size, tag] = words;
     if order.u64(size) != len as u64 {
         return None;
     }
     let (tag, header_len) = match u64::from_le_bytes(first) & CHECKED {
-        ALONE_TAG => (Some(order.u64(tag)), TAG_LEN),
-        ALONE_MSG => (None, BASE_LEN),
+        SOLE_TAG => (Some(order.u64(tag)), TAG_LEN),
+        SOLE_MSG => (None, BASE_LEN),
         _ => return None,
     };
     Some(Small {

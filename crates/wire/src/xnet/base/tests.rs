@@ -612,10 +612,10 @@ proptest! {
             small.flags == BaseFlags::empty()
                 && len as u64 == small.header_len() as u64 + small.payload_len
         });
-        prop_assert_eq!(parse_alone(order, words, len), small);
-        prop_assert!(small.is_none() || may_be_alone(words[0]));
+        prop_assert_eq!(parse_sole(order, words, len), small);
+        prop_assert!(small.is_none() || may_be_sole(words[0]));
         let of_its_kind = matches!(header.op, Op::Msg | Op::Tag);
-        prop_assert!(of_its_kind || !may_be_alone(words[0]));
+        prop_assert!(of_its_kind || !may_be_sole(words[0]));
         if let Some(small) = small {
             prop_assert_eq!(more, 0);
             prop_assert_eq!(small.payload_len, payload as u64);
@@ -657,7 +657,7 @@ proptest! {
         let bytes = &bytes[..len];
         let _ = (parse_small(order, bytes), parse_write(order, bytes));
         if let Some(words) = bytes.as_chunks().0.first_chunk()
-            && let Some(small) = parse_alone(order, *words, len)
+            && let Some(small) = parse_sole(order, *words, len)
         {
             prop_assert_eq!(parse_small(order, bytes), Some(small));
         }
