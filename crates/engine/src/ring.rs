@@ -134,16 +134,6 @@ impl<T: Copy> Ring<T> {
         self.slots.get(self.head)
     }
 
-    /// The oldest value, to be changed in place.
-    #[inline]
-    #[must_use]
-    pub fn front_mut(&mut self) -> Option<&mut T> {
-        if self.len == 0 {
-            return None;
-        }
-        self.slots.get_mut(self.head)
-    }
-
     /// The newest value, to be changed in place.
     #[inline]
     #[must_use]

@@ -100,8 +100,7 @@ impl<B: Buffer> Collectives<B> {
     fn collect(&mut self, id: GroupId) {
         while let Some(group) = self.groups.get(id) {
             let (ep, digest, n) = (group.ep, group.digest, group.n());
-            let members = group.members.clone_in_part(&group.missing);
-            let Ok(members) = members else {
+            let Ok(members) = group.missing_members() else {
                 return self.join_failed(id, Errno::ENOMEM);
             };
             let fits = |message: &Message, src| {
@@ -288,6 +287,17 @@ impl<B: Buffer> Collectives<B> {
 }
 
 impl Group {
+    /// Ranks and addresses of those who have not joined.
+    fn missing_members(&self) -> Result<Vec<(u32, FiAddr)>> {
+        let mut found = Vec::new();
+        for rank in &self.missing {
+            if let Some(member) = self.member(*rank) {
+                try_push(&mut found, (*rank, member))?;
+            }
+        }
+        Ok(found)
+    }
+
     /// What a member calls its joining, or 0 for one that has not joined as far as is known.
     fn attempt_of(&self, rank: u32) -> u32 {
         if self.me != 0 {
@@ -296,23 +306,5 @@ impl Group {
         let is = |(joined, _): &&(u32, u32)| *joined == rank;
         let joined = self.joined.iter().find(is);
         joined.map_or(0, |(_, attempt)| *attempt)
-    }
-}
-
-/// Members by rank.
-trait InPart {
-    fn clone_in_part(&self, ranks: &[u32]) -> Result<Vec<(u32, FiAddr)>>;
-}
-
-impl InPart for Vec<FiAddr> {
-    fn clone_in_part(&self, ranks: &[u32]) -> Result<Vec<(u32, FiAddr)>> {
-        let mut found = Vec::new();
-        for rank in ranks {
-            let member = usize::try_from(*rank).ok().and_then(|rank| self.get(rank));
-            if let Some(member) = member {
-                try_push(&mut found, (*rank, *member))?;
-            }
-        }
-        Ok(found)
     }
 }

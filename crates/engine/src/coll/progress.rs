@@ -512,16 +512,17 @@ impl<B: Buffer> Collectives<B> {
             tag: count,
             range: super::plan::Range::EMPTY,
         };
-        let Some(message) = self.message(id, Kind::Ready, &part) else {
-            return;
-        };
-        let ends = self.ops.get(id).and_then(|op| {
-            let group = self.groups.get(op.group)?;
-            Some((group.ep, group.member(peer)?))
-        });
-        if let Some((ep, to)) = ends {
+        if let (Some(message), Some((ep, to))) =
+            (self.message(id, Kind::Ready, &part), self.route(id, peer))
+        {
             self.tell(ep, to, message);
         }
+    }
+
+    /// The endpoint of an operation, and the address of a member.
+    fn route(&self, id: CollOpId, peer: u32) -> Option<(EpId, FiAddr)> {
+        let group = self.groups.get(self.ops.get(id)?.group)?;
+        Some((group.ep, group.member(peer)?))
     }
 
     fn message(&self, id: CollOpId, kind: Kind, part: &Part) -> Option<Message> {
@@ -560,7 +561,10 @@ impl<B: Buffer> Collectives<B> {
     }
 
     fn post(&mut self, id: CollOpId, part: &Part) {
-        let Some(message) = self.message(id, Kind::Data, part) else {
+        let (Some(message), Some((ep, to))) = (
+            self.message(id, Kind::Data, part),
+            self.route(id, part.peer),
+        ) else {
             return;
         };
         let Some(op) = self.ops.get_mut(id) else {
@@ -569,13 +573,6 @@ impl<B: Buffer> Collectives<B> {
         op.sending = Sending::Posted;
         op.unsent = op.unsent.saturating_add(1);
         let payload = op.place(&part.range);
-        let Some(group) = self.groups.get(op.group) else {
-            return;
-        };
-        let Some(to) = group.member(part.peer) else {
-            return;
-        };
-        let ep = group.ep;
         self.push(Action::Send {
             ep,
             to,

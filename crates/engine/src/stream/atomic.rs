@@ -266,7 +266,7 @@ impl<B: Buffer> Engine<B> {
         if conn.rx != RxState::Job {
             return None;
         }
-        if self.coll_waits(conn_id) {
+        if conn.incoming.waits.is_some() {
             return Some(Job::Collective);
         }
         let target = &conn.write.iov;

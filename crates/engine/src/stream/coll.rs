@@ -319,12 +319,6 @@ impl<B: Buffer> Engine<B> {
         self.deliver_coll(conn_id, message)
     }
 
-    /// Whether the job of a connection is that of [`Engine::coll_next`].
-    pub(super) fn coll_waits(&self, conn_id: ConnId) -> bool {
-        let conn = self.conns.get(conn_id);
-        conn.is_some_and(|conn| conn.incoming.waits.is_some())
-    }
-
     /// All that [`Engine::coll_next`] said was done: goes on with the message for which that had
     /// to be. A peer that broke the protocol is named by [`Engine::pop_broken`].
     pub fn coll_job_done(&mut self, conn_id: ConnId) {

@@ -390,24 +390,12 @@ impl Plan {
     /// Whether a step from `index` on has a message from or to a member.
     #[must_use]
     pub fn involves(&self, index: u32, peer: u32) -> bool {
-        self.any_part(index, |step| {
-            let is = |part: &Part| part.peer == peer;
-            step.send.as_ref().is_some_and(is) || step.recv.as_ref().is_some_and(is)
+        (index..).map_while(|index| self.step(index)).any(|step| {
+            [step.send, step.recv]
+                .iter()
+                .flatten()
+                .any(|part| part.peer == peer)
         })
-    }
-
-    /// Whether a step from `index` on has a message from a member.
-    #[must_use]
-    pub fn expects(&self, index: u32, peer: u32) -> bool {
-        self.any_part(index, |step| {
-            step.recv.as_ref().is_some_and(|part| part.peer == peer)
-        })
-    }
-
-    fn any_part(&self, index: u32, wanted: impl Fn(&Step) -> bool) -> bool {
-        (index..)
-            .map_while(|index| self.step(index))
-            .any(|step| wanted(&step))
     }
 
     /// All that a group of one has to do.

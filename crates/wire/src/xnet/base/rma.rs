@@ -4,6 +4,12 @@ use super::MAX_RMA;
 
 pub use ripstop_types::RmaIov;
 
+const NOTHING: RmaIov = RmaIov {
+    addr: 0,
+    len: 0,
+    key: 0,
+};
+
 /// Up to four segments, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RmaIovs {
@@ -15,11 +21,7 @@ pub struct RmaIovs {
 impl RmaIovs {
     /// No segments.
     pub const NONE: Self = Self {
-        iovs: [RmaIov {
-            addr: 0,
-            len: 0,
-            key: 0,
-        }; MAX_RMA as usize],
+        iovs: [NOTHING; MAX_RMA as usize],
         count: 0,
     };
 
@@ -36,13 +38,8 @@ impl RmaIovs {
     /// One segment.
     #[must_use]
     pub const fn one(iov: RmaIov) -> Self {
-        let none = RmaIov {
-            addr: 0,
-            len: 0,
-            key: 0,
-        };
         Self {
-            iovs: [iov, none, none, none],
+            iovs: [iov, NOTHING, NOTHING, NOTHING],
             count: 1,
         }
     }
