@@ -4,6 +4,7 @@
 mod check;
 mod dist;
 mod fabtests;
+mod sanitizer;
 mod test;
 mod workspace;
 
@@ -26,7 +27,7 @@ enum Command {
     /// Hold the rules of the house: floors, unsafe allow-list, lints, sizes, circles of modules.
     Check(check::Options),
     /// Make target/dist, an install prefix with libfabric.so.1, and check its symbols.
-    Dist,
+    Dist(dist::Options),
     /// Run every test there is; the last line is `N passed, N failed, N skipped`.
     Test(test::Options),
     /// Run the C project's fabtests, built elsewhere, and hold them against interop/fabtests.toml.
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
 fn run(command: Command, ws: &Workspace) -> anyhow::Result<bool> {
     match command {
         Command::Check(options) => check::run(ws, &options),
-        Command::Dist => dist::run(ws),
+        Command::Dist(options) => dist::run(ws, &options),
         Command::Test(options) => test::run(ws, &options),
         Command::Fabtests(options) => fabtests::run(ws, &options),
     }

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
+use clap::Args;
 
+use crate::sanitizer;
 use crate::workspace::Workspace;
 use exports::Export;
 use verify::Library;
@@ -43,27 +45,68 @@ const LINK_OPTIONS: [&str; 6] = [
     "-pthread",
 ];
 
+/// What to make.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Make only the library, with AddressSanitizer, in target/asan: a program that opens it must have the
+    /// sanitizer's runtime.
+    #[arg(long)]
+    asan: bool,
+}
+
 /// Where the prefix is made.
 pub(crate) fn prefix(ws: &Workspace) -> PathBuf {
     ws.target.join("dist")
 }
 
-/// Builds everything, checks the library's symbols and prints what was made; `false` when a check failed.
-pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
+/// The library that `--asan` makes.
+pub(crate) fn sanitized(ws: &Workspace) -> PathBuf {
+    sanitizer::folder(ws).join(SONAME)
+}
+
+/// Makes what is asked for; `false` when a check of it failed.
+pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
     ensure!(
         ws.package("capi").is_some(),
         "crates/capi is not there: nothing to link"
     );
     binutils::check()?;
     let exports = exports::parse(&fs::read_to_string(ws.root.join("libfabric/exports.txt"))?)?;
+    if options.asan {
+        return make_sanitized(ws, &exports);
+    }
+    make_prefix(ws, &exports)
+}
+
+/// Makes the library with AddressSanitizer. The archive is that of `ripstop-capi` itself, in the profile of the
+/// tests, so that they share what is built.
+fn make_sanitized(ws: &Workspace, exports: &BTreeSet<Export>) -> anyhow::Result<bool> {
+    sanitizer::check(ws)?;
+    let mut build = ws.cargo();
+    build.args(["rustc", "--lib", "--crate-type", "staticlib", "--package"]);
+    build.arg("ripstop-capi");
+    complete(sanitizer::instrument(ws, &mut build))?;
+    let folder = sanitizer::folder(ws);
+    let archive = folder
+        .join(sanitizer::TARGET)
+        .join("debug/libripstop_capi.a");
+    let library = sanitized(ws);
+    link(&folder, &archive, exports, &library)?;
+    println!("{}", library.display());
+    Ok(true)
+}
+
+/// Builds everything, checks the library's symbols and prints what was made; `false` when a check failed.
+fn make_prefix(ws: &Workspace, exports: &BTreeSet<Export>) -> anyhow::Result<bool> {
     let fresh = ws.target.join("dist.new");
     let lib = fresh.join("lib");
     remove(&fresh)?;
     fs::create_dir_all(lib.join("pkgconfig"))?;
     let work = build(ws)?;
-    link(&work, &exports, &lib.join(SONAME))?;
+    let archive = work.join("release/libfabric.a");
+    link(&work, &archive, exports, &lib.join(SONAME))?;
     fs::create_dir_all(lib.join("libfabric"))?;
-    link_external(&work, &lib.join(EXTERNAL))?;
+    link_external(&work, &archive, &lib.join(EXTERNAL))?;
     symlink(SONAME, lib.join("libfabric.so"))?;
     fs::write(lib.join("pkgconfig/libfabric.pc"), pkg_config())?;
     let tools = install_tools(ws, &fresh.join("bin"))?;
@@ -82,7 +125,7 @@ pub(crate) fn run(ws: &Workspace) -> anyhow::Result<bool> {
     let library = prefix.join("lib").join(SONAME);
     let made = Library::read(&library)?;
     let external = Library::read(&prefix.join("lib").join(EXTERNAL))?;
-    let problems = made.problems(&exports, SONAME);
+    let problems = made.problems(exports, SONAME);
     let external = external.problems_beside(&[ENTRY]);
     print_table(&prefix, &library, &made, &tools)?;
     for (name, problem) in problems
@@ -117,34 +160,38 @@ fn build(ws: &Workspace) -> anyhow::Result<PathBuf> {
     Ok(work)
 }
 
-/// Links the library under the exported names.
-fn link(work: &Path, exports: &BTreeSet<Export>, library: &Path) -> anyhow::Result<()> {
+/// Links an archive as the library, under the exported names; `work` is for files in between.
+fn link(
+    work: &Path,
+    archive: &Path,
+    exports: &BTreeSet<Export>,
+    library: &Path,
+) -> anyhow::Result<()> {
     let (renames, script) = (work.join("renames.txt"), work.join("libfabric.map"));
     fs::write(&renames, exports::renames(exports))?;
     fs::write(&script, exports::version_script(exports))?;
-    let archive = renamed(work, &renames, "versioned.a")?;
+    let archive = renamed(archive, &renames, &work.join("versioned.a"))?;
     shared(&archive, &script, SONAME, library)
 }
 
 /// Links the same code as a provider that other libraries load (`fi_provider(7)`): it exports
 /// nothing but the entry that they ask for.
-fn link_external(work: &Path, library: &Path) -> anyhow::Result<()> {
+fn link_external(work: &Path, archive: &Path, library: &Path) -> anyhow::Result<()> {
     let (renames, script) = (work.join("external.txt"), work.join("external.map"));
     fs::write(&renames, format!("ripstop_{ENTRY} {ENTRY}\n"))?;
     fs::write(&script, format!("{{ global: {ENTRY}; local: *; }};\n"))?;
-    let archive = renamed(work, &renames, "external.a")?;
+    let archive = renamed(archive, &renames, &work.join("external.a"))?;
     let soname = Path::new(EXTERNAL).file_name().unwrap_or_default();
     shared(&archive, &script, &soname.to_string_lossy(), library)
 }
 
-/// The archive with other names, in the folder of the build.
-fn renamed(work: &Path, renames: &Path, name: &str) -> anyhow::Result<PathBuf> {
-    let archive = work.join(name);
+/// Copies an archive and gives it other names; returns the copy.
+fn renamed(archive: &Path, renames: &Path, copy: &Path) -> anyhow::Result<PathBuf> {
     binutils::run("objcopy", |objcopy| {
         objcopy.arg("--redefine-syms").arg(renames);
-        objcopy.arg(work.join("release/libfabric.a")).arg(&archive)
+        objcopy.arg(archive).arg(copy)
     })?;
-    Ok(archive)
+    Ok(copy.to_path_buf())
 }
 
 /// Links an archive as a shared library.

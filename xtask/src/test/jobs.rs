@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::dist;
+use crate::sanitizer;
 use crate::test::tally::Voice;
 use crate::workspace::Workspace;
 
@@ -68,7 +69,7 @@ const C_LIBRARY: &str = "interop/venv/lib/mpich/libfabric.so.1";
 const NO_LIBRARY: &str = "target/dist has no library: run `cargo xtask dist`";
 
 /// The table.
-pub(super) static JOBS: [Job; 13] = [
+pub(super) static JOBS: [Job; 14] = [
     Job {
         name: "fmt",
         about: "the code is formatted",
@@ -149,6 +150,13 @@ pub(super) static JOBS: [Job; 13] = [
         skipped: "without target/dist",
         minutes: 30,
         plan: conformance,
+    },
+    Job {
+        name: "asan",
+        about: "the address sanitizer finds nothing in the crates with unsafe code, and in the suite",
+        skipped: "where the toolchain has no AddressSanitizer",
+        minutes: 20,
+        plan: asan,
     },
     Job {
         name: "interop",
@@ -254,15 +262,20 @@ fn seeds() -> Vec<(&'static str, OsString)> {
     SEEDS.map(seed).into()
 }
 
-/// Adds the seeds to the environment of a job's only program.
-fn seeded(mut command: Command) -> Plan {
+/// A job of one program, with the seeds in its environment.
+fn seeded(command: Command) -> Plan {
+    Plan::Run(vec![seeded_step(command)])
+}
+
+/// Adds the seeds to the environment of a program with tests.
+fn seeded_step(mut command: Command) -> Step {
     let seeds = seeds();
     command.envs(seeds.iter().cloned());
-    Plan::Run(vec![Step {
+    Step {
         command,
         voice: Voice::Harness,
         seeds,
-    }])
+    }
 }
 
 /// The tests that run every decoder on random input.
@@ -335,6 +348,56 @@ fn conformance(ws: &Workspace) -> Plan {
             voice: Voice::Script,
             seeds: Vec::new(),
         });
+    }
+    Plan::Run(steps)
+}
+
+/// The crates that have unsafe code.
+const UNSAFE_HOLDERS: [&str; 4] = ["mem", "os", "capi", "foreign"];
+
+/// Tests of buffers that are lent: to system calls (`data` of `os`), and to operations that are dropped, whose peers
+/// leave, and whose regions close (`ripstop`).
+const LENDING_TESTS: [&str; 4] = ["data", "dropping", "leaving", "rma"];
+
+/// The sanitized library, the unit tests of the crates with unsafe code and those of lent buffers, and the suite
+/// through the C interface on each provider.
+///
+/// The suite runs at one threading level and without `--apart`: that is what the time of CI allows.
+fn asan(ws: &Workspace) -> Plan {
+    if let Err(why) = sanitizer::check(ws) {
+        return Plan::Skip(why.to_string());
+    }
+    let mut crates = Vec::new();
+    for room in UNSAFE_HOLDERS.into_iter().chain(["ripstop", "conformance"]) {
+        match ws.package(room) {
+            Some(package) => crates.push(package.name.as_str()),
+            None => return Plan::Broken(format!("crates/{room} is not there")),
+        }
+    }
+    let conformance = crates.pop().unwrap_or_default();
+    let mut tests = cargo(ws, "test --no-fail-fast --lib");
+    for test in LENDING_TESTS {
+        tests.args(["--test", test]);
+    }
+    for package in crates {
+        tests.args(["--package", package]);
+    }
+    tests.args(["--", "--show-output", "--skip", CHILD]);
+    sanitizer::instrument(ws, &mut tests).env("ASAN_OPTIONS", sanitizer::FOR_TESTS);
+    let step = |command, voice| Step {
+        command,
+        voice,
+        seeds: Vec::new(),
+    };
+    let mut steps = vec![
+        step(cargo(ws, "xtask dist --asan"), Voice::Status),
+        seeded_step(tests),
+    ];
+    for provider in PROVIDERS {
+        let mut command = suite(ws, conformance, &["--provider", provider, "--lib"]);
+        command.arg(dist::sanitized(ws));
+        sanitizer::instrument(ws, &mut command).env("ASAN_OPTIONS", sanitizer::FOR_SUITE);
+        steps.push(step(command, Voice::Script));
     }
     Plan::Run(steps)
 }
