@@ -6,14 +6,13 @@ use std::hint::black_box;
 use std::ptr;
 
 use ripstop_abi::{
-    FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC, fi_atomic_attr, fi_ioc, fi_msg_atomic, fi_ops_atomic,
-    fi_rma_ioc,
+    FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC, fi_atomic_attr, fi_ioc, fi_msg_atomic, fi_rma_ioc,
 };
 use ripstop_core::provider::AtomicCall;
 use ripstop_mem::UserBuf;
 use ripstop_types::{AtomicKind, Context, Datatype, Errno, FiAddr, Flags, RmaIov};
 
-use crate::call::{ENOSYS, calls, op};
+use crate::call::calls;
 use crate::object::endpoint::done;
 use crate::ops::Kind;
 use crate::payload::{MAX_PARTS, NOWHERE, Parts};
@@ -177,12 +176,6 @@ fn call_name(kind: AtomicKind, form: Form) -> &'static str {
 }
 
 impl<M: Threading> Endpoint<M> {
-    #[inline]
-    fn atomic_ops(&self) -> *const fi_ops_atomic {
-        // SAFETY: the endpoint is open.
-        unsafe { (*self.raw()).atomic }
-    }
-
     /// Carries out an atomic on a peer's memory with these operands, comparisons and results, by the
     /// plainest call that can say it: `fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`, their
     /// vector forms, and with flags or several remote places their message forms.
@@ -317,25 +310,22 @@ impl<M: Threading> Endpoint<M> {
     ///
     /// `FI_EOPNOTSUPP` for what is not offered.
     pub fn atomic_valid(&self, kind: AtomicKind, datatype: u32, op: u32) -> Result<usize> {
-        let (call, found) = match kind {
+        let (table, ep) = (self.atomic_ops(), self.raw());
+        let mut count = 0;
+        let most = &raw mut count;
+        let (call, ret) = match kind {
             AtomicKind::Plain => (
                 "fi_atomicvalid",
-                op!(self.atomic_ops(), fi_ops_atomic.writevalid),
+                calls!(table, fi_ops_atomic.writevalid, ep, datatype, op, most),
             ),
             AtomicKind::Fetch => (
                 "fi_fetch_atomicvalid",
-                op!(self.atomic_ops(), fi_ops_atomic.readwritevalid),
+                calls!(table, fi_ops_atomic.readwritevalid, ep, datatype, op, most),
             ),
             AtomicKind::Compare => (
                 "fi_compare_atomicvalid",
-                op!(self.atomic_ops(), fi_ops_atomic.compwritevalid),
+                calls!(table, fi_ops_atomic.compwritevalid, ep, datatype, op, most),
             ),
-        };
-        let mut count = 0;
-        let ret = match found {
-            // SAFETY: the endpoint is open, `count` takes the result.
-            Some(valid) => unsafe { valid(self.raw(), datatype, op, &raw mut count) },
-            None => ENOSYS,
         };
         Error::check(call, ret)?;
         Ok(count)

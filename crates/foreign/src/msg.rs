@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr::null_mut as none;
 
-use ripstop_abi::{fi_msg, fi_ops_msg};
+use ripstop_abi::fi_msg;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, FiAddr, Flags};
 
@@ -17,12 +17,6 @@ use crate::threading::Threading;
 use crate::{Endpoint, Result};
 
 impl<M: Threading> Endpoint<M> {
-    #[inline]
-    fn msg_ops(&self) -> *const fi_ops_msg {
-        // SAFETY: the endpoint is open.
-        unsafe { (*self.raw()).msg }
-    }
-
     /// `fi_send`, or `fi_senddata`.
     #[inline]
     pub(crate) fn send_one(

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr::null_mut as none;
 
-use ripstop_abi::{fi_msg_rma, fi_ops_rma, fi_rma_iov};
+use ripstop_abi::{fi_msg_rma, fi_rma_iov};
 use ripstop_core::provider::RmaCall;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, RmaIov};
@@ -74,12 +74,6 @@ fn spend(msg: &mut fi_msg_rma, places: &mut Places) {
 }
 
 impl<M: Threading> Endpoint<M> {
-    #[inline]
-    fn rma_ops(&self) -> *const fi_ops_rma {
-        // SAFETY: the endpoint is open.
-        unsafe { (*self.raw()).rma }
-    }
-
     /// `fi_write`, or `fi_writedata`.
     #[inline]
     pub(crate) fn write_one(

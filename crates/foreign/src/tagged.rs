@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr::null_mut as none;
 
-use ripstop_abi::{fi_msg_tagged, fi_ops_tagged};
+use ripstop_abi::fi_msg_tagged;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags};
 
@@ -17,12 +17,6 @@ use crate::threading::Threading;
 use crate::{Endpoint, Error, Result};
 
 impl<M: Threading> Endpoint<M> {
-    #[inline]
-    fn tagged_ops(&self) -> *const fi_ops_tagged {
-        // SAFETY: the endpoint is open.
-        unsafe { (*self.raw()).tagged }
-    }
-
     /// `fi_tsend`, or `fi_tsenddata`.
     #[inline]
     pub(crate) fn tsend_one(

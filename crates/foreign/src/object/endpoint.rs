@@ -6,8 +6,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use ripstop_abi::{
-    FI_ENABLE, FI_GETOPSFLAG, FI_OPT_ENDPOINT, FI_SETOPSFLAG, fi_info, fi_ops_cm, fi_ops_ep, fid,
-    fid_ep,
+    FI_ENABLE, FI_GETOPSFLAG, FI_OPT_ENDPOINT, FI_SETOPSFLAG, fi_info, fi_ops_atomic, fi_ops_cm,
+    fi_ops_ep, fi_ops_msg, fi_ops_rma, fi_ops_tagged, fid, fid_ep,
 };
 use ripstop_core::Info;
 use ripstop_core::provider::{Direction, EpOption, Token};
@@ -91,6 +91,30 @@ impl<M: Threading> Endpoint<M> {
     pub(crate) fn cm(&self) -> *const fi_ops_cm {
         // SAFETY: the endpoint is open.
         unsafe { (*self.raw()).cm }
+    }
+
+    #[inline]
+    pub(crate) fn msg_ops(&self) -> *const fi_ops_msg {
+        // SAFETY: the endpoint is open.
+        unsafe { (*self.raw()).msg }
+    }
+
+    #[inline]
+    pub(crate) fn tagged_ops(&self) -> *const fi_ops_tagged {
+        // SAFETY: the endpoint is open.
+        unsafe { (*self.raw()).tagged }
+    }
+
+    #[inline]
+    pub(crate) fn rma_ops(&self) -> *const fi_ops_rma {
+        // SAFETY: the endpoint is open.
+        unsafe { (*self.raw()).rma }
+    }
+
+    #[inline]
+    pub(crate) fn atomic_ops(&self) -> *const fi_ops_atomic {
+        // SAFETY: the endpoint is open.
+        unsafe { (*self.raw()).atomic }
     }
 
     /// Binds anything at any time (`fi_ep_bind`).
