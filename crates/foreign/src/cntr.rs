@@ -10,10 +10,9 @@ use ripstop_abi::{fi_cntr_attr, fi_ops_cntr, fid_cntr};
 use ripstop_types::WaitObj;
 
 use crate::call::{self, ENOSYS, calls, op};
-use crate::fabric::opened;
+use crate::fabric::{WaitSet, opened};
 use crate::owned::Owned;
 use crate::threading::Threading;
-use crate::waitset::WaitSet;
 use crate::{Domain, Error, Result};
 
 type Owner<M> = Owned<fid_cntr, M, Arc<Domain<M>>>;

@@ -1,17 +1,20 @@
 #![allow(unsafe_code)]
-//! `fi_fabric`(3).
+//! `fi_fabric`(3), and wait sets, `fi_poll`(3), which the object model has no traits for.
 
 use std::any::Any;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use ripstop_abi::{fi_fabric_attr, fi_ops_fabric, fid, fid_fabric};
+use ripstop_abi::{
+    fi_fabric_attr, fi_ops_fabric, fi_ops_wait, fi_wait_attr, fid, fid_fabric, fid_wait,
+};
 use ripstop_core::FabricAttr;
-use ripstop_types::Errno;
+use ripstop_types::{Errno, WaitObj};
 
-use crate::call::calls;
+use crate::call::{calls, millis};
 use crate::library::{Functions, GLOBAL, Library};
 use crate::owned::Owned;
 use crate::threading::{Ptr, Shared};
@@ -70,4 +73,43 @@ impl Fabric {
 pub(crate) fn opened<T, M>(call: &'static str, ret: c_int, object: *mut T) -> Result<Ptr<T, M>> {
     Error::check(call, ret)?;
     Ptr::new(object).ok_or(Error::new(call, Errno::EOTHER))
+}
+
+/// A wait set: one wait object for many queues and counters.
+pub struct WaitSet {
+    pub(crate) owned: Owned<fid_wait, Shared, Arc<Fabric>>,
+}
+
+impl WaitSet {
+    /// Waits until a member has something (`fi_wait`).
+    ///
+    /// # Errors
+    ///
+    /// `FI_ETIMEDOUT`, and what else the library says.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
+        let set = self.owned.get();
+        // SAFETY: the set is open.
+        let table: *const fi_ops_wait = unsafe { (*set).ops };
+        let ret = calls!(table, fi_ops_wait.wait(set, millis(timeout)));
+        Error::check("fi_wait", ret)
+    }
+}
+
+impl Fabric {
+    /// Opens a wait set (`fi_wait_open`).
+    ///
+    /// # Errors
+    ///
+    /// What the library says.
+    pub fn wait_set(self: &Arc<Self>, wait: WaitObj) -> Result<Arc<WaitSet>> {
+        let mut attr = fi_wait_attr {
+            wait_obj: wait.raw(),
+            flags: 0,
+        };
+        let mut set: *mut fid_wait = ptr::null_mut();
+        let (fabric, attr, out) = (self.owned.get(), &raw mut attr, &raw mut set);
+        let ret = calls!(self.table(), fi_ops_fabric.wait_open(fabric, attr, out));
+        let owned = Owned::new(opened("fi_wait_open", ret, set)?, self.clone());
+        Ok(Arc::new(WaitSet { owned }))
+    }
 }

@@ -52,7 +52,6 @@ pub mod provider;
 mod rma;
 mod tagged;
 mod threading;
-mod waitset;
 
 use addr::Addr;
 pub use atomic::Atomic;
@@ -62,7 +61,7 @@ pub use domain::Domain;
 pub use eq::Eq;
 pub use eq::pep::PassiveEp;
 pub use error::{Error, OpenError, Result};
-pub use fabric::Fabric;
+pub use fabric::{Fabric, WaitSet};
 use info::Info;
 pub use library::Library;
 pub use null::{Said, UNTOUCHED};
@@ -75,7 +74,6 @@ pub use object::polls::PollSet;
 pub use object::registration::{Form, Mr};
 pub use provider::ForeignProvider;
 pub use threading::{Shared, Single, Threading};
-pub use waitset::WaitSet;
 
 /// No datatype, and no operation on it, for [`Domain::query_collective`].
 pub use ripstop_abi::{FI_NOOP, FI_VOID};

@@ -24,11 +24,10 @@ use origin::Origin;
 use pep::ConnReq;
 
 use crate::call::{self, ENOSYS, calls, op};
-use crate::fabric::opened;
+use crate::fabric::{WaitSet, opened};
 use crate::info::Info;
 use crate::owned::Owned;
 use crate::threading::Shared;
-use crate::waitset::WaitSet;
 use crate::{Error, Fabric, PassiveEp, Result};
 
 /// An event queue of the library's own.

@@ -17,12 +17,11 @@ use ripstop_types::{Completion, CompletionError, CqFormat, Errno, FiAddr, Flags,
 
 use super::polls::PollSet;
 use crate::call::{self, ENOSYS, calls, op};
-use crate::fabric::opened;
+use crate::fabric::{WaitSet, opened};
 use crate::library::copy_text;
 use crate::ops::Book;
 use crate::owned::Owned;
 use crate::threading::Threading;
-use crate::waitset::WaitSet;
 use crate::{Domain, Error, Result};
 
 type Owner<M> = Owned<fid_cq, M, Arc<Domain<M>>>;
