@@ -316,15 +316,15 @@ impl<M: Threading> Endpoint<M> {
         let (call, ret) = match kind {
             AtomicKind::Plain => (
                 "fi_atomicvalid",
-                calls!(table, fi_ops_atomic.writevalid, ep, datatype, op, most),
+                calls!(table, fi_ops_atomic.writevalid(ep, datatype, op, most)),
             ),
             AtomicKind::Fetch => (
                 "fi_fetch_atomicvalid",
-                calls!(table, fi_ops_atomic.readwritevalid, ep, datatype, op, most),
+                calls!(table, fi_ops_atomic.readwritevalid(ep, datatype, op, most)),
             ),
             AtomicKind::Compare => (
                 "fi_compare_atomicvalid",
-                calls!(table, fi_ops_atomic.compwritevalid, ep, datatype, op, most),
+                calls!(table, fi_ops_atomic.compwritevalid(ep, datatype, op, most)),
             ),
         };
         Error::check(call, ret)?;

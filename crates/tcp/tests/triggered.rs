@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ripstop_core::provider::{
-    AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall, Domain,
-    Endpoint, Fabric, Provider, RecvKind, RmaCall, SendKind, Threshold, Work, WorkOp,
+    AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall, Direction,
+    Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
+    Threshold, Work, WorkOp,
 };
 use ripstop_core::{FidToken, Info, TxAttr};
 use ripstop_mem::{Parked, UserBuf};
@@ -174,6 +175,39 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 fn parked(bytes: &[u8]) -> Parked {
     Parked::park(bytes.to_vec())
 }
+
+on_both!(what_is_injected_by_default_stays_injected, 0, end => {
+    let go = end.counter();
+    let (text, target) = (parked(&[7; 32]), parked(&[0; 32]));
+    let mr = end.domain.mr(&MrAttr {
+        iov: vec![target.buf()],
+        access: Flags::REMOTE_WRITE,
+        offset: 0,
+        requested_key: 9,
+        flags: Flags::empty(),
+        shared: Sharing::Never,
+    }).unwrap();
+    let (iov, remote) = ([text.buf()], [RmaIov { addr: 0, len: 32, key: mr.key() }]);
+    let write = RmaCall { flags: None, ..end.rma(&remote) };
+    let counter = &go;
+    end.ep.set_op_flags(Direction::Tx, Flags::INJECT).unwrap();
+    end.ep.trigger(&DataCall::Write(&iov, write), Threshold { counter, value: 1 }).unwrap();
+    end.ep.set_op_flags(Direction::Tx, Flags::empty()).unwrap();
+    drop(text.unpark());
+    // There is no connection yet: what is not injected is deferred with its buffer, and the copy that
+    // the call made is freed.
+    go.add(1);
+    let others: Vec<Vec<u8>> = (0..64).map(|_| vec![0x55; 32]).collect();
+    assert_eq!(end.next().unwrap().context, 77);
+    until("the write", || {
+        assert!(end.is_quiet());
+        let mut got = [0; 32];
+        ripstop_mem::copy_in(&mut got, target.buf());
+        assert!(got == [0; 32] || got == [7; 32], "{got:?}");
+        got == [7; 32]
+    });
+    drop((others, mr, target.unpark()));
+});
 
 on_both!(injected_payload_is_copied_by_the_call, 0, end => {
     let go = end.counter();

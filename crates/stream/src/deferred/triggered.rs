@@ -73,7 +73,8 @@ impl<T: Transport> State<T> {
             Call::Collective(_) if ep.has_coll => return Ok(()),
             Call::Collective(_) => return Err(Errno::ENOSYS),
         };
-        let inject = injects && data.flags.unwrap_or(ep.tx_flags).contains(Flags::INJECT);
+        let given = data.flags.unwrap_or(ep.tx_flags);
+        let inject = injects && given.contains(Flags::INJECT);
         let compare = data.compare().iter().map(|buf| buf.len() as u64).sum();
         if inject && compare > 0 && !ep.injects(data.iov.len(), compare) {
             return Err(Errno::EMSGSIZE);
@@ -88,7 +89,7 @@ impl<T: Transport> State<T> {
         }
         // The buffers of deferred work are not looked at before it starts.
         if inject && data.work.is_none() {
-            data.copy_payload();
+            data.copy_payload(given);
         }
         Ok(())
     }

@@ -256,8 +256,9 @@ impl Data {
     }
 
     /// Copies the payload and what is compared with, whose memory is the caller's again after the
-    /// call.
-    pub(crate) fn copy_payload(&mut self) {
+    /// call. `flags` inject it, and stay its flags whatever those of the endpoint become: the copy is
+    /// freed as soon as the operation is posted.
+    pub(crate) fn copy_payload(&mut self, flags: Flags) {
         let len = self.iov.len() as usize;
         let more: usize = self.compare().iter().map(|buf| buf.len()).sum();
         let mut bytes = vec![0; len + more];
@@ -273,6 +274,7 @@ impl Data {
             atomic.compare = vec![copy.buf().skip(len)];
         }
         self.copy = Some(copy);
+        self.flags = Some(flags);
     }
 
     /// What it is, as completions say it.
