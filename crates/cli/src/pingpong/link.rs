@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use ripstop_core::Info;
 use ripstop_core::provider::{CompletionQueue as _, Domain, Endpoint as _, RecvKind, SendKind};
-use ripstop_mem::Parked;
+use ripstop_mem::{Parked, copy_in, copy_out};
 use ripstop_types::{Errno, FiAddr, Flags};
 
 use super::control::{Control, PATIENCE};
@@ -38,8 +38,11 @@ pub(super) struct Link<D: Domain> {
     pub(super) peer: FiAddr,
     tagged: bool,
     inject_size: usize,
-    from: Vec<u8>,
-    into: Option<Parked>,
+    /// What is sent, and what is received: lent to the operations as long as the program runs.
+    from: Parked,
+    into: Parked,
+    /// Bytes on their way between these and the checks.
+    text: Vec<u8>,
     checks: Option<Checks>,
     /// Completed sends that nobody waited for yet.
     sent: u32,
@@ -69,8 +72,9 @@ impl<D: Domain> Link<D> {
             peer: FiAddr::UNSPEC,
             tagged,
             inject_size: info.tx.inject_size,
-            from: vec![0; largest.max(LEAST)],
-            into: None,
+            from: Parked::park(vec![0; largest.max(LEAST)]),
+            into: Parked::park(vec![0; largest.max(LEAST)]),
+            text: vec![0; largest.max(LEAST)],
             checks: None,
             sent: 0,
             received: None,
@@ -78,7 +82,7 @@ impl<D: Domain> Link<D> {
             since: Instant::now(),
             looked: Instant::now(),
         };
-        link.post(vec![0; largest.max(LEAST)])?;
+        link.post()?;
         Ok(link)
     }
 
@@ -92,11 +96,12 @@ impl<D: Domain> Link<D> {
     /// # Errors
     /// What the provider says; when the other side is gone.
     pub(super) fn send(&mut self, size: usize, control: &Control) -> Result<()> {
-        let Some(message) = self.from.get_mut(..size) else {
+        let Some(message) = self.text.get_mut(..size) else {
             bail!("{size} bytes are too many");
         };
         if let Some(checks) = &mut self.checks {
             checks.out.fill(message);
+            copy_out(self.from.buf(), message);
         }
         if size < self.inject_size {
             return self.transmit(size, None, control);
@@ -112,8 +117,7 @@ impl<D: Domain> Link<D> {
         } else {
             SendKind::Msg
         };
-        let parked = Parked::park(std::mem::take(&mut self.from));
-        let buf = parked.buf().first(size);
+        let buf = self.from.buf().first(size);
         let posted = loop {
             let posted = match flags {
                 None => self.ep.inject(kind, buf, None, self.peer),
@@ -136,7 +140,6 @@ impl<D: Domain> Link<D> {
             self.progress(control)?;
         }
         self.sent = 0;
-        self.from = parked.unpark();
         Ok(())
     }
 
@@ -145,16 +148,16 @@ impl<D: Domain> Link<D> {
     /// # Errors
     /// What the provider says; another size, or wrong data; when the other side is gone.
     pub(super) fn recv(&mut self, size: usize, control: &Control) -> Result<()> {
-        let message = self.arrived(control)?;
-        let (bytes, length) = message;
+        let length = self.arrived(control)?;
         ensure!(
             length == size,
             "received {length} bytes instead of {size}: give both sides the same options"
         );
         if let Some(checks) = &mut self.checks {
-            checks.back.check(&bytes[..length])?;
+            copy_in(&mut self.text, self.into.buf().first(length));
+            checks.back.check(&self.text[..length])?;
         }
-        self.post(bytes)
+        self.post()
     }
 
     /// Exchanges the last words, after which nothing is missing on either side.
@@ -162,11 +165,12 @@ impl<D: Domain> Link<D> {
     /// # Errors
     /// As for [`send`](Self::send) and [`recv`](Self::recv).
     pub(super) fn finish(&mut self, control: &Control) -> Result<()> {
-        self.from[..FINISHED.len()].copy_from_slice(FINISHED);
+        copy_out(self.from.buf(), FINISHED);
         self.transmit(FINISHED.len(), Some(Flags::TRANSMIT_COMPLETE), control)?;
-        let (bytes, length) = self.arrived(control)?;
+        let length = self.arrived(control)?;
+        copy_in(&mut self.text, self.into.buf().first(length));
         ensure!(
-            self.checks.is_none() || bytes[..length] == *FINISHED,
+            self.checks.is_none() || self.text[..length] == *FINISHED,
             "the last message is not the expected one: give both sides the same options"
         );
         // What the other side still waits for may need this side's progress.
@@ -178,19 +182,17 @@ impl<D: Domain> Link<D> {
         Ok(())
     }
 
-    /// The buffer of the next message and the length of the message.
-    fn arrived(&mut self, control: &Control) -> Result<(Vec<u8>, usize)> {
+    /// Waits for the next message; returns its length.
+    fn arrived(&mut self, control: &Control) -> Result<usize> {
         loop {
-            if let Some(length) = self.received.take()
-                && let Some(into) = self.into.take()
-            {
-                return Ok((into.unpark(), length));
+            if let Some(length) = self.received.take() {
+                return Ok(length);
             }
             self.progress(control)?;
         }
     }
 
-    fn post(&mut self, buffer: Vec<u8>) -> Result<()> {
+    fn post(&mut self) -> Result<()> {
         let kind = match self.tagged {
             true => RecvKind::Tagged {
                 tag: TAG,
@@ -198,11 +200,9 @@ impl<D: Domain> Link<D> {
             },
             false => RecvKind::Msg,
         };
-        let parked = Parked::park(buffer);
         let posted = self
             .ep
-            .recv(kind, &[parked.buf()], FiAddr::UNSPEC, RECV, None);
-        self.into = Some(parked);
+            .recv(kind, &[self.into.buf()], FiAddr::UNSPEC, RECV, None);
         posted.context("fi_recv")
     }
 
