@@ -1,6 +1,5 @@
 //! Buffers that operations own while they run.
 
-use ripstop_mem::{IOV_LIMIT, Parked, UserBuf};
 use sealed::Sealed;
 
 /// A buffer that can be lent to an operation: a value that can become a `Vec<u8>` and back,
@@ -106,51 +105,12 @@ impl Pieces {
         bytes
     }
 
-    /// Puts the bytes where only an operation reaches them.
-    pub(crate) fn lend(self) -> Lent {
-        Lent {
-            first: Parked::park(self.first),
-            rest: self.rest.into_iter().map(Parked::park).collect(),
-        }
-    }
-}
-
-/// The vectors of a message that an operation may be using. Dropping it leaks them.
-#[derive(Debug)]
-pub(crate) struct Lent {
-    first: Parked,
-    rest: Vec<Parked>,
-}
-
-impl Lent {
-    pub(crate) fn len(&self) -> usize {
-        let rest = self.rest.iter().map(|parked| parked.buf().len());
-        rest.fold(self.first.buf().len(), usize::saturating_add)
+    pub(crate) const fn new(first: Vec<u8>, rest: Vec<Vec<u8>>) -> Self {
+        Self { first, rest }
     }
 
-    /// Takes the bytes back: the operation is over.
-    pub(crate) fn reclaim(self) -> Pieces {
-        Pieces {
-            first: self.first.unpark(),
-            rest: self.rest.into_iter().map(Parked::unpark).collect(),
-        }
-    }
-
-    /// Calls `act` with what the operation works on, or with nothing if that is too much.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(Option<&[UserBuf]>) -> T) -> T {
-        if self.rest.is_empty() {
-            return act(Some(&[self.first.buf()]));
-        }
-        let mut iov = [UserBuf::EMPTY; IOV_LIMIT];
-        let count = 1 + self.rest.len();
-        let Some(used) = iov.get_mut(..count) else {
-            return act(None);
-        };
-        let all = std::iter::once(&self.first).chain(&self.rest);
-        used.iter_mut()
-            .zip(all)
-            .for_each(|(to, from)| *to = from.buf());
-        act(Some(used))
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Vec<Vec<u8>>) {
+        (self.first, self.rest)
     }
 }
 
@@ -211,16 +171,17 @@ tuples! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lent::{Lent, Over};
 
     fn there_and_back<B: Bufs + Clone + PartialEq + std::fmt::Debug>(bufs: B, count: usize) {
-        let lent = bufs.clone().into_pieces().lend();
+        let lent = Lent::park(bufs.clone().into_pieces());
         let len = lent.len();
         lent.with(|iov| {
             let iov = iov.expect("few enough");
             assert_eq!(iov.len(), count);
             assert_eq!(iov.iter().map(|buf| buf.len()).sum::<usize>(), len);
         });
-        assert_eq!(B::from_pieces(lent.reclaim()), bufs);
+        assert_eq!(B::from_pieces(lent.reclaim(Over::Refused)), bufs);
     }
 
     #[test]
@@ -237,9 +198,12 @@ mod tests {
     #[test]
     fn too_many_buffers_are_noticed_and_kept() {
         let five: [Vec<u8>; 5] = std::array::from_fn(|i| vec![i as u8]);
-        let lent = five.clone().into_pieces().lend();
+        let lent = Lent::park(five.clone().into_pieces());
         lent.with(|iov| assert!(iov.is_none()));
-        assert_eq!(<[Vec<u8>; 5]>::from_pieces(lent.reclaim()), five);
+        assert_eq!(
+            <[Vec<u8>; 5]>::from_pieces(lent.reclaim(Over::Refused)),
+            five
+        );
     }
 
     #[test]

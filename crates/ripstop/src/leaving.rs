@@ -2,32 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use ripstop_mem::Parked;
-use ripstop_os::SharedBuf;
-
 use crate::backend::AnyMr;
+use crate::lent::{Memory, Over};
 
 /// How often a thread that waits for that looks.
 pub(crate) const LOOK: Duration = Duration::from_micros(200);
 
 /// How long peers may take to finish what they have begun in a region that closes.
 pub(crate) const CLOSING: Duration = Duration::from_secs(1);
-
-/// Memory of a registration whose owner is gone.
-#[derive(Debug)]
-pub(crate) enum Memory {
-    Owned(Parked),
-    Shared(SharedBuf),
-}
-
-impl Memory {
-    pub(crate) fn free(self) {
-        match self {
-            Self::Owned(parked) => drop(parked.unpark()),
-            Self::Shared(memory) => memory.free(),
-        }
-    }
-}
 
 /// A registration whose owner is gone, while peers are at work there.
 #[derive(Debug)]
@@ -51,7 +33,7 @@ impl Leaving {
         let now = Instant::now();
         let over = |closing: &mut Closing| closing.mr.try_close(now >= closing.end);
         for closing in self.0.extract_if(.., over) {
-            closing.memory.free();
+            closing.memory.free(Over::Closed);
         }
     }
 }
@@ -60,7 +42,7 @@ impl Drop for Leaving {
     fn drop(&mut self) {
         for closing in self.0.drain(..) {
             if closing.mr.try_close(true) {
-                closing.memory.free();
+                closing.memory.free(Over::Closed);
             }
         }
     }

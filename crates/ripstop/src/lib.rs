@@ -120,6 +120,7 @@ mod fabric;
 mod hints;
 mod later;
 mod leaving;
+mod lent;
 mod listener;
 mod message;
 mod op;

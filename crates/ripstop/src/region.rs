@@ -11,7 +11,8 @@ use ripstop_types::{Errno, Flags, MrMode};
 use crate::backend::AnyMr;
 use crate::buf::Buf;
 use crate::error::{Error, Operation, Result};
-use crate::leaving::{CLOSING, Closing, LOOK, Memory};
+use crate::leaving::{CLOSING, Closing, LOOK};
+use crate::lent::{Memory, Over, reclaim};
 use crate::message::Remote;
 use crate::running::Running;
 
@@ -96,7 +97,7 @@ impl<B: Buf> Region<B> {
             }),
             Err(error) => Err(NotRegistered {
                 error,
-                buf: B::from_vec(parked.unpark()),
+                buf: B::from_vec(reclaim(parked, Over::Refused)),
             }),
         }
     }
@@ -160,7 +161,9 @@ impl<B: Buf> Region<B> {
     #[must_use]
     pub fn into_buf(mut self) -> B {
         self.registered.revoke();
-        B::from_vec(self.parked.take().map(Parked::unpark).unwrap_or_default())
+        let parked = self.parked.take();
+        let vec = parked.map(|parked| reclaim(parked, Over::Closed));
+        B::from_vec(vec.unwrap_or_default())
     }
 }
 
@@ -279,7 +282,7 @@ impl Registered {
             None
         });
         if let Some(memory) = freed {
-            memory.free();
+            memory.free(Over::Closed);
         }
     }
 

@@ -9,7 +9,7 @@ use ripstop_os::SharedBuf;
 use ripstop_types::Errno;
 
 use crate::error::{Error, Operation, Result};
-use crate::leaving::Memory;
+use crate::lent::{Memory, Over};
 use crate::message::Remote;
 use crate::region::{Access, Registered};
 use crate::running::Running;
@@ -60,7 +60,7 @@ impl SharedRegion {
                 memory: Some(memory),
             }),
             Err(error) => {
-                memory.free();
+                Memory::Shared(memory).free(Over::Refused);
                 Err(error)
             }
         }

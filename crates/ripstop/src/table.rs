@@ -22,11 +22,12 @@ use ripstop_types::{AddrFormat, Errno, FiAddr, Flags};
 use slab::Slab;
 
 use crate::backend::{AnyDomain, AnyEndpoint};
-use crate::buf::{Lent, Pieces};
+use crate::buf::Pieces;
 use crate::cm::Connections;
 use crate::error::{Error, Result};
 use crate::later::Later;
 use crate::leaving::Leaving;
+use crate::lent::{Lent, Over, reclaim};
 use crate::message::{Action, Completion, Request};
 
 /// The queue of receives that wait for room; the other one is that of sends.
@@ -99,7 +100,7 @@ impl Slot {
     fn take_pieces(&mut self) -> Pieces {
         match std::mem::replace(&mut self.state, State::Waiting(Pieces::default())) {
             State::Waiting(pieces) | State::Done(pieces, _) => pieces,
-            State::Posted(lent) => lent.reclaim(),
+            State::Posted(lent) => lent.reclaim(Over::Ended),
         }
     }
 
@@ -252,7 +253,7 @@ impl Table {
         let State::Waiting(pieces) = &mut slot.state else {
             return true;
         };
-        let lent = std::mem::take(pieces).lend();
+        let lent = Lent::park(std::mem::take(pieces));
         let posted = match &self.ports[slot.ep].object {
             None => Err(Errno::EOPBADSTATE),
             Some(_) if index >= INDEX_MASK => Err(Errno::EAGAIN),
@@ -268,11 +269,11 @@ impl Table {
             }
             // Refused, so that the provider keeps nothing of it.
             Err(Errno::EAGAIN) => {
-                slot.state = State::Waiting(lent.reclaim());
+                slot.state = State::Waiting(lent.reclaim(Over::Refused));
                 false
             }
             Err(errno) => {
-                slot.state = State::Waiting(lent.reclaim());
+                slot.state = State::Waiting(lent.reclaim(Over::Refused));
                 let error = self.error(domain, index, errno);
                 self.settle(index, Err(error), later);
                 true
@@ -338,8 +339,7 @@ impl Table {
         scratch.extend_from_slice(bytes);
         let lent = Parked::park(scratch);
         let done = call(object, lent.buf());
-        // Injected bytes are the provider's own copy by now.
-        self.scratch = lent.unpark();
+        self.scratch = reclaim(lent, Over::Copied);
         done
     }
 

@@ -1,0 +1,95 @@
+//! Memory that operations and peers may be using, and taking it back.
+//!
+//! What is lent is dropped by leaking it; to free it, or to hand it to its owner, is to say that the
+//! provider does not use it any more, and why ([`Over`]). Each reason is a promise of
+//! [`ripstop_core::provider`], so the memory is as safe as the provider keeps it.
+
+use ripstop_mem::{IOV_LIMIT, Parked, UserBuf};
+use ripstop_os::SharedBuf;
+
+use crate::buf::Pieces;
+
+/// Why a provider uses a buffer no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The only operation that has it is over: its completion or error was read, or its endpoint is
+    /// closed.
+    Ended,
+    /// The call was refused, so that nothing was kept of it.
+    Refused,
+    /// The call has copied the bytes (`fi_inject`).
+    Copied,
+    /// The only registration of it has ended.
+    Closed,
+}
+
+/// The vector of a buffer whose use is over.
+pub(crate) fn reclaim(parked: Parked, _: Over) -> Vec<u8> {
+    parked.unpark()
+}
+
+/// The vectors of a message that an operation may be using. Dropping it leaks them.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    first: Parked,
+    rest: Vec<Parked>,
+}
+
+impl Lent {
+    /// Puts bytes where only an operation reaches them.
+    pub(crate) fn park(pieces: Pieces) -> Self {
+        let (first, rest) = pieces.into_parts();
+        Self {
+            first: Parked::park(first),
+            rest: rest.into_iter().map(Parked::park).collect(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let rest = self.rest.iter().map(|parked| parked.buf().len());
+        rest.fold(self.first.buf().len(), usize::saturating_add)
+    }
+
+    /// Takes the bytes back.
+    pub(crate) fn reclaim(self, over: Over) -> Pieces {
+        let rest = self.rest.into_iter();
+        Pieces::new(
+            reclaim(self.first, over),
+            rest.map(|parked| reclaim(parked, over)).collect(),
+        )
+    }
+
+    /// Calls `act` with what the operation works on, or with nothing if that is too much.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(Option<&[UserBuf]>) -> T) -> T {
+        if self.rest.is_empty() {
+            return act(Some(&[self.first.buf()]));
+        }
+        let mut iov = [UserBuf::EMPTY; IOV_LIMIT];
+        let count = 1 + self.rest.len();
+        let Some(used) = iov.get_mut(..count) else {
+            return act(None);
+        };
+        let all = std::iter::once(&self.first).chain(&self.rest);
+        used.iter_mut()
+            .zip(all)
+            .for_each(|(to, from)| *to = from.buf());
+        act(Some(used))
+    }
+}
+
+/// Memory of a registration whose owner is gone. Dropping it leaks it.
+#[derive(Debug)]
+pub(crate) enum Memory {
+    Owned(Parked),
+    Shared(SharedBuf),
+}
+
+impl Memory {
+    /// Gives it back to the system.
+    pub(crate) fn free(self, over: Over) {
+        match self {
+            Self::Owned(parked) => drop(reclaim(parked, over)),
+            Self::Shared(memory) => memory.free(),
+        }
+    }
+}
