@@ -4,7 +4,7 @@
 //! `libfabric.so.1` through its C interface, or the Rust object model. The same bodies run on
 //! every implementation, so that ours is held to the rules and the C library shows whether the
 //! suite reads them right.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod case;
 pub mod cases;

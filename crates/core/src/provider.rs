@@ -7,8 +7,24 @@
 //! refuse with [`Errno::EBUSY`] while others still hold the object
 //! (`Arc::strong_count(..) > 1`).
 //!
-//! A buffer is a [`UserBuf`]: the caller promises that it stays valid until the operation's
-//! completion has been read (or the call returned, for `inject`).
+//! # Buffers
+//!
+//! A buffer is a [`UserBuf`], which a provider uses until the operation is over and not a moment
+//! longer. Unsafe code relies on that: the C functions, which make a `UserBuf` on the word of a C
+//! program that waits for the completion, and whoever frees a parked buffer
+//! ([`Parked::unpark`](ripstop_mem::Parked::unpark)). So an implementation of these traits that uses a
+//! buffer later is unsound, although it has no `unsafe` itself. An operation is over, and its buffers
+//! are forgotten *before* this becomes visible, when
+//!
+//! - its last completion or error entry is in a queue, or is returned by a read of it; for a receive
+//!   with `FI_MULTI_RECV` that is the entry with this flag, or an error;
+//! - it has no entry, and the counter bound for it has counted it;
+//! - the call that would have begun it returns an error;
+//! - the call returns, of those that copy: `inject` and whatever has [`Flags::INJECT`] (results are
+//!   written later all the same);
+//! - its endpoint is closed: the last owner has dropped it;
+//! - for registered memory: [`MemoryRegion::try_close`] has returned `true`, or the last owner has
+//!   dropped the region. A peer that has mapped memory that is shared may go on to write there.
 
 #[cfg(doc)]
 use ripstop_mem::UserBuf;

@@ -16,13 +16,15 @@
 //! The reasons, and what each type does and does not promise, are written down in
 //! `docs/design/peer-writable-memory.md`.
 //!
-//! # The invariant of this crate
+//! # Who answers for the memory of a `UserBuf`
 //!
-//! A [`UserBuf`] must not be read, written or handed to the operating system after the
-//! completion of its operation was delivered to the caller. `UserBuf` is `Copy` and carries no
-//! lifetime, so the compiler does not check this: the code that completes an operation upholds
-//! it by forgetting the buffer *before* it makes the completion visible. Making a `UserBuf`
-//! (and so starting the obligation) is `unsafe`, or goes through [`Parked`].
+//! A [`UserBuf`] is `Copy` and has no lifetime, and whoever has one may copy from and to it: that is
+//! safe, so its memory has to be there as long as any copy of the value is used. Whoever makes one
+//! from a pointer says `unsafe` and promises that. So does whoever frees the memory of a [`Parked`],
+//! the one safe way to get a `UserBuf`. Code without `unsafe` can therefore not reach freed memory.
+//!
+//! The promise rests on the code that the value is given to: providers use a buffer only until its
+//! operation is over, as `ripstop_core::provider` says. No compiler checks that.
 //!
 //! Nothing here allocates.
 #![no_std]

@@ -11,7 +11,7 @@ use crate::UserBuf;
 ///
 /// [`park`](Self::park) takes the vector, so that nothing else can touch, grow or free it;
 /// [`buf`](Self::buf) is what the operation works on; [`unpark`](Self::unpark) gives the vector
-/// back once the operation has completed.
+/// back once the operation has completed, which the caller answers for.
 ///
 /// Dropping a `Parked` leaks its memory, on purpose: the operation may not have completed, and
 /// a later arrival would be written into memory that the allocator has already given to
@@ -47,12 +47,16 @@ impl Parked {
 
     /// Gives the vector back, with the length and capacity it came with.
     ///
-    /// Call it when the operation has completed: no copy of [`buf`](Self::buf) may be used
-    /// afterwards (the invariant of the crate).
+    /// # Safety
+    ///
+    /// No copy of [`buf`](Self::buf), nor of a part of it, is used any more: every operation that
+    /// was given one has ended. Providers promise in `ripstop_core::provider` when that is; who
+    /// unparks knows that it has come to that for all operations on this buffer.
     #[must_use]
-    pub fn unpark(self) -> Vec<u8> {
+    pub unsafe fn unpark(self) -> Vec<u8> {
         // SAFETY: pointer, length and capacity are those of the vector taken apart in `park`,
-        // and `self` is consumed, so it is put together once. Only whole bytes were written.
+        // and `self` is consumed, so it is put together once. Only whole bytes were written, and
+        // by the caller's guarantee nobody writes any more.
         unsafe { Vec::from_raw_parts(self.buf.as_ptr(), self.buf.len(), self.capacity) }
     }
 }

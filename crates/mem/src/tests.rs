@@ -135,14 +135,17 @@ mod parked {
         let parked = Parked::park(vec);
         assert_eq!(parked.buf().len(), 6);
         copy_out(parked.buf(), b"after!");
-        let vec = parked.unpark();
+        // SAFETY: its `UserBuf` was used above, and is no more.
+        let vec = unsafe { parked.unpark() };
         assert_eq!((vec.as_ptr(), vec.capacity()), (ptr, capacity));
         assert_eq!(vec, b"after!");
     }
 
     #[test]
     fn an_empty_vector_parks() {
-        assert!(Parked::park(Vec::new()).unpark().is_empty());
+        let parked = Parked::park(Vec::new());
+        // SAFETY: nobody has its `UserBuf`.
+        assert!(unsafe { parked.unpark() }.is_empty());
     }
 
     /// The late arrival: the owner of the buffer is gone, the operation still writes.

@@ -10,8 +10,8 @@ use core::ptr;
 /// bytes move through [`copy_in`](crate::copy_in), [`copy_out`](crate::copy_out) and
 /// [`copy`](crate::copy), or through a system call of `ripstop-os`.
 ///
-/// Use it only until the completion of its operation was handed to the caller; see the crate's
-/// documentation for who upholds that.
+/// A provider uses it only until the operation that it was given for is over; see the crate's
+/// documentation for who answers for that.
 #[derive(Clone, Copy)]
 pub struct UserBuf {
     ptr: *mut u8,
@@ -38,7 +38,8 @@ impl UserBuf {
     ///
     /// # Safety
     ///
-    /// Until the completion of the operation that uses the buffer was handed to the caller:
+    /// As long as this value or a copy of it is used, which a provider does until the operation that
+    /// it was given for is over (`ripstop_core::provider`):
     /// - `ptr` is valid for reads of `len` bytes, and for writes too if the buffer is a
     ///   destination (one allocation, at most `isize::MAX` bytes);
     /// - no Rust reference to these bytes is used, other than shared ones to a source;

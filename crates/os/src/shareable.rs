@@ -133,8 +133,13 @@ impl SharedBuf {
         &self.window
     }
 
-    /// Gives the memory back. Call it when nothing uses [`buf`](Self::buf) any more.
-    pub fn free(self) {
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Parked::unpark`](ripstop_mem::Parked::unpark): no copy of [`buf`](Self::buf) is used
+    /// any more. A peer that has mapped the memory may go on to use it.
+    pub unsafe fn free(self) {
         drop(ManuallyDrop::into_inner(self.window));
     }
 }
@@ -153,7 +158,8 @@ mod tests {
     fn bytes(window: &Window, off: usize, len: usize) -> Vec<u8> {
         let room = Parked::park(vec![0; len]);
         window.get(off, room.buf()).unwrap();
-        room.unpark()
+        // SAFETY: the bytes are copied.
+        unsafe { room.unpark() }
     }
 
     #[test]
@@ -192,16 +198,19 @@ mod tests {
             let text: Vec<u8> = (0..len).map(|i| (i * 7 + off) as u8).collect();
             let text = Parked::park(text);
             other.put(off, text.buf()).unwrap();
-            let text = text.unpark();
+            // SAFETY: the bytes are copied.
+            let text = unsafe { text.unpark() };
             assert_eq!(bytes(shared.window(), 5000 + off, len), text);
             assert_eq!(bytes(&other, off, len), text);
         }
         let room = Parked::park(vec![0; 2]);
         assert!(other.put(3999, room.buf()).is_err());
         assert!(other.get(usize::MAX, room.buf()).is_err());
-        let _ = room.unpark();
+        // SAFETY: the copies were refused.
+        let _ = unsafe { room.unpark() };
         drop(other);
-        shared.free();
+        // SAFETY: nothing has its `UserBuf`.
+        unsafe { shared.free() };
     }
 
     #[test]

@@ -12,5 +12,5 @@ fn who_is_hidden_lends_no_memory() {
     assert!(backings.find(memory.buf()).is_ok());
     set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
     assert_eq!(backings.find(memory.buf()).err(), Some(Unfit::Hidden));
-    memory.free();
+    drop(memory);
 }

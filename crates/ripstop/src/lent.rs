@@ -1,4 +1,5 @@
-//! Memory that operations and peers may be using, and taking it back.
+#![allow(unsafe_code)]
+//! Memory that operations and peers may be using, and taking it back: the only unsafe code of the crate.
 //!
 //! What is lent is dropped by leaking it; to free it, or to hand it to its owner, is to say that the
 //! provider does not use it any more, and why ([`Over`]). Each reason is a promise of
@@ -25,7 +26,10 @@ pub(crate) enum Over {
 
 /// The vector of a buffer whose use is over.
 pub(crate) fn reclaim(parked: Parked, _: Over) -> Vec<u8> {
-    parked.unpark()
+    // SAFETY: buffers are parked in this crate for one operation, injection or registration each, and
+    // their `UserBuf` is given to the provider in that call only (`Region` copies under the domain's
+    // lock, while it has the `Parked`). By what `Over` names, the provider's use has ended.
+    unsafe { parked.unpark() }
 }
 
 /// The vectors of a message that an operation may be using. Dropping it leaks them.
@@ -89,7 +93,9 @@ impl Memory {
     pub(crate) fn free(self, over: Over) {
         match self {
             Self::Owned(parked) => drop(reclaim(parked, over)),
-            Self::Shared(memory) => memory.free(),
+            // SAFETY: as for a parked buffer: it was made for one registration, and its `UserBuf`
+            // given to the provider for that alone, which has ended by what `over` names.
+            Self::Shared(memory) => unsafe { memory.free() },
         }
     }
 }

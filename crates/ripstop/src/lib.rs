@@ -67,8 +67,8 @@
 //!
 //! A borrowed buffer could not be sound: a future can be dropped or forgotten at any moment, and
 //! with it the borrow, while the message is still on its way. Here [dropping](Op#dropping) a
-//! future is sound: the operation keeps the buffer until it is over. Nothing in this crate is
-//! `unsafe`.
+//! future is sound: the operation keeps the buffer until it is over. The one file of this crate that is
+//! `unsafe` gives buffers back when the provider's promise says that it uses them no more.
 //!
 //! # Memory of peers
 //!
@@ -104,7 +104,7 @@
 //!
 //! Environment variables (`FI_PROVIDER`, `FI_LOG_LEVEL`, `FI_TCP_IFACE`, ...) are those of
 //! libfabric; `fi_fabric(7)` and `fi_tcp(7)` list them.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod atomic;
 mod backend;

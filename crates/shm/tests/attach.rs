@@ -1,9 +1,12 @@
 //! Cross-memory attach: regions of another process are accessed by address while that process sleeps.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 #[expect(dead_code, reason = "each test takes what it needs")]
 mod common;
+#[allow(dead_code, reason = "each test takes what it needs")]
+#[path = "common/freed.rs"]
+mod freed;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -105,7 +108,7 @@ fn subprocess_target() {
             "close" => drop(mr.take()),
             "open" => mr = Some(region(&domain, memory.buf(), KEY, both)),
             // Without a word to the domain: what comes by the ring is not to be looked at any more.
-            "unmap" => gone.take().into_iter().for_each(SharedBuf::free),
+            "unmap" => gone.take().into_iter().for_each(freed::free),
             other => panic!("no command {other}"),
         }
         println!("\n{SAYS}{answer}");

@@ -4,11 +4,14 @@
 //! The library has no hook for that moment. The writer writes different bytes without end, and is stopped
 //! (`SIGSTOP`) and continued until the region has the start of one write and the rest of the previous
 //! one: then it was stopped during a write.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 #[expect(dead_code, reason = "each test takes what it needs")]
 mod common;
+#[allow(dead_code, reason = "each test takes what it needs")]
+#[path = "common/freed.rs"]
+mod freed;
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -169,8 +172,9 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         drop(self.mr.take());
-        self.shared.take().into_iter().for_each(SharedBuf::free);
-        self.plain.take().into_iter().for_each(|p| drop(bytes(p)));
+        self.shared.take().into_iter().for_each(freed::free);
+        let plain = self.plain.take().into_iter();
+        plain.for_each(|parked| drop(freed::unpark(parked)));
     }
 }
 

@@ -7,11 +7,14 @@
 //! ```text
 //! RIPSTOP_KILL_STRICT=1 RIPSTOP_KILL_RUNS=1000 cargo test -p ripstop-shm --test kill -- --nocapture
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 #[expect(dead_code, reason = "each test takes what it needs")]
 mod common;
+#[expect(dead_code, reason = "each test takes what it needs")]
+#[path = "common/freed.rs"]
+mod freed;
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +38,7 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn subprocess_member() {
     if let Some(setup) = Setup::from_env() {
-        load::run(setup);
+        load::run(setup, freed::unpark);
     }
 }
 

@@ -69,7 +69,6 @@ fn subprocess_file_size() {
     let text = Parked::park(vec![1; 8]);
     near.send(&text, to).unwrap();
     assert_eq!(near.fails(), Errno::EFBIG);
-    drop(text.unpark());
     limit(Resource::Fsize, 64 << 20);
     assert_eq!(open_all(), Ok(()));
 }

@@ -1,9 +1,12 @@
 //! Regions that peers map and access directly.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 #[expect(dead_code, reason = "each test takes what it needs")]
 mod common;
+#[allow(dead_code, reason = "each test takes what it needs")]
+#[path = "common/freed.rs"]
+mod freed;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,8 +64,9 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         drop(self.mr.take());
-        self.shared.take().into_iter().for_each(SharedBuf::free);
-        self.plain.take().into_iter().for_each(|p| drop(bytes(p)));
+        self.shared.take().into_iter().for_each(freed::free);
+        let plain = self.plain.take().into_iter();
+        plain.for_each(|parked| drop(freed::unpark(parked)));
     }
 }
 

@@ -6,7 +6,7 @@
 //! and progress as over tcp, with the network in place of sockets, epoll and the clock.
 //!
 //! Only tests use this crate.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod memory;
 pub mod model;

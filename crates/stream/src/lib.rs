@@ -13,7 +13,7 @@
 //! progress for all. Nothing of a transport is called by two threads at once for one domain, except
 //! [`Transport::bind`], [`Transport::bind_contexts`] and [`Transport::default_source`]. A thread that sleeps
 //! does so in epoll, without the lock; what epoll cannot see is asked to tell before ([`Readiness`]).
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[macro_use]
 mod logging;

@@ -2,12 +2,15 @@
 //! object model.
 
 mod common;
+#[path = "../../conformance/src/subject/model/freed.rs"]
+mod freed;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use freed::unpark;
 use ripstop_core::eq::{EqAttr, Event, EventError};
 use ripstop_core::provider::{
     AddressVector, AvAttr, CollCall, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, Group,
@@ -171,7 +174,7 @@ fn words(words: &[u64]) -> Parked {
 }
 
 fn back(parked: Parked) -> Vec<u64> {
-    let bytes = parked.unpark();
+    let bytes = unpark(parked);
     let words = bytes.chunks_exact(8);
     words
         .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))

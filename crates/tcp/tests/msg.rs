@@ -1,10 +1,13 @@
 //! MSG endpoints: listen, connect, accept, reject, exchange, shut down.
 
 mod common;
+#[path = "../../conformance/src/subject/model/freed.rs"]
+mod freed;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use freed::unpark;
 use ripstop_core::eq::{EqAttr, Event, EventQueue};
 use ripstop_core::provider::{
     CompletionQueue, CqAttr, Domain, Endpoint, Fabric, PassiveEp, RecvKind, SendKind,
@@ -198,5 +201,5 @@ fn what_was_sent_on_one_stream_comes_before_the_end_of_another() {
     assert_eq!(next(), Ok(1001));
     assert_eq!(next(), Err(1000));
     drop(client);
-    drop(memory.unpark());
+    drop(unpark(memory));
 }

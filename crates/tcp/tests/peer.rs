@@ -1,12 +1,15 @@
 //! Receives that another provider has, through the object model.
 
 mod common;
+#[path = "../../conformance/src/subject/model/freed.rs"]
+mod freed;
 #[path = "common/pair.rs"]
 mod pair;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use freed::unpark;
 use pair::{End, open_with};
 use ripstop_core::provider::{
     Arrival, CompletionQueue, Domain, Done, Endpoint, Fabric, PeerRx, Provider, SendKind,
@@ -130,7 +133,7 @@ fn an_owner_starts_lets_wait_and_discards() {
             let done = b.done();
             assert_eq!((done.context, done.len, done.tag), (7, size, 5));
             assert_eq!(done.src, b.end.peer);
-            assert!(into.unpark() == payload(size), "{size} bytes");
+            assert!(unpark(into) == payload(size), "{size} bytes");
 
             // The next one is nobody's.
             a.send(&from, 6);
@@ -151,7 +154,7 @@ fn an_owner_starts_lets_wait_and_discards() {
     assert_eq!(b.rx.take_done(1, |done| panic!("{done:?}")), 0);
     // Nothing is read from there any more.
     drop((a, b));
-    sent.into_iter().for_each(|bytes| drop(bytes.unpark()));
+    sent.into_iter().for_each(|bytes| drop(unpark(bytes)));
 }
 
 #[test]
@@ -178,9 +181,9 @@ fn a_message_of_another_owner_is_refused() {
         end.rx.start(own.message, &[room.buf()], 3).unwrap();
         assert_eq!(end.done().context, 3);
     }
-    assert!(into.into_iter().all(|room| room.unpark() == payload(8)));
+    assert!(into.into_iter().all(|room| unpark(room) == payload(8)));
     drop((a, b));
-    drop(from.unpark());
+    drop(unpark(from));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Two RDM endpoints in one process, through the object model.
 
 mod common;
+#[path = "../../conformance/src/subject/model/freed.rs"]
+mod freed;
 #[path = "common/pair.rs"]
 mod pair;
 
@@ -9,6 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use freed::unpark;
 use pair::{End, open_with};
 use ripstop_core::provider::{
     AddressVector, CompletionQueue, Domain, Endpoint, Fabric, RecvKind, SendKind,
@@ -324,7 +327,7 @@ fn a_peer_that_always_has_something_leaves_others_their_turn() {
         }
     }
     assert!(late_is_heard);
-    drop((near, busy, late, fabric, text.unpark(), room.unpark()));
+    drop((near, busy, late, fabric, unpark(text), unpark(room)));
 }
 
 /// Injects a message, while `far` answers where there is no connection yet.
@@ -336,7 +339,7 @@ fn inject<D: Domain>(near: &End<D>, far: &End<D>, number: u8) {
         let _ = far.cq.read(0, |_| ());
         assert!(Instant::now() < stop, "no connection");
     }
-    let mut taken = text.unpark();
+    let mut taken = unpark(text);
     taken.fill(0xee);
 }
 
@@ -354,7 +357,7 @@ fn take<D: Domain>(end: &End<D>, count: u8) {
             }
         };
         assert_eq!(got.len, 40);
-        assert_eq!(room.unpark()[..40], [number; 40]);
+        assert_eq!(unpark(room)[..40], [number; 40]);
     }
 }
 
@@ -394,7 +397,7 @@ fn what_was_injected_is_read_before_a_failed_write_ends_the_connection() {
     for _ in 0..3 {
         let text = Parked::park(vec![1; 8]);
         let _ = b.ep.inject(SendKind::Msg, text.buf(), None, b.peer);
-        drop(text.unpark());
+        drop(unpark(text));
     }
     take(&b, COUNT);
 }
@@ -418,7 +421,7 @@ fn an_inject_to_nobody_says_why_in_time() {
     // That was the answer to this attempt; the next call begins another one.
     let again = a.ep.inject(SendKind::Msg, text.buf(), None, a.peer);
     assert_eq!(again, Err(Errno::EAGAIN));
-    drop(text.unpark());
+    drop(unpark(text));
 }
 
 /// A process may be stopped, or compute, for longer than a peer may take for a header. What the peer
@@ -457,7 +460,7 @@ fn a_peer_is_not_dropped_for_what_was_not_looked_at() {
     std::thread::sleep(Duration::from_millis(5300));
     for room in rooms {
         assert_eq!(next(&end, &end).len, 40);
-        assert_eq!(room.unpark()[..40], [9; 40]);
+        assert_eq!(unpark(room)[..40], [9; 40]);
     }
 }
 

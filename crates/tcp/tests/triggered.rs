@@ -2,10 +2,13 @@
 //! reaches itself.
 
 mod common;
+#[path = "../../conformance/src/subject/model/freed.rs"]
+mod freed;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use freed::unpark;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall, Direction,
     Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
@@ -193,7 +196,7 @@ on_both!(what_is_injected_by_default_stays_injected, 0, end => {
     end.ep.set_op_flags(Direction::Tx, Flags::INJECT).unwrap();
     end.ep.trigger(&DataCall::Write(&iov, write), Threshold { counter, value: 1 }).unwrap();
     end.ep.set_op_flags(Direction::Tx, Flags::empty()).unwrap();
-    drop(text.unpark());
+    drop(unpark(text));
     // There is no connection yet: what is not injected is deferred with its buffer, and the copy that
     // the call made is freed.
     go.add(1);
@@ -206,7 +209,7 @@ on_both!(what_is_injected_by_default_stays_injected, 0, end => {
         assert!(got == [0; 32] || got == [7; 32], "{got:?}");
         got == [7; 32]
     });
-    drop((others, mr, target.unpark()));
+    drop((others, mr, unpark(target)));
 });
 
 on_both!(injected_payload_is_copied_by_the_call, 0, end => {
@@ -223,13 +226,13 @@ on_both!(injected_payload_is_copied_by_the_call, 0, end => {
     for _ in 0..2 {
         assert!(end.next().is_ok());
     }
-    assert_eq!(&room.unpark()[..4], b"abcd");
+    assert_eq!(&unpark(room)[..4], b"abcd");
     let long = parked(&[0; 100_000]);
     let iov = [long.buf()];
     let call = end.send(&iov, 1, Flags::TRIGGER | Flags::INJECT);
     assert_eq!(end.ep.trigger(&call, when()), Err(Errno::EMSGSIZE));
     for buf in [first, second, long] {
-        drop(buf.unpark());
+        drop(unpark(buf));
     }
 });
 
@@ -255,7 +258,7 @@ on_both!(a_full_queue_keeps_the_order, 4, end => {
     }
     end.becomes(&end.sends, MANY as u64);
     for buf in bufs.into_iter().chain([room]) {
-        drop(buf.unpark());
+        drop(unpark(buf));
     }
 });
 
@@ -291,7 +294,7 @@ on_both!(failures_are_counted_as_errors, 0, end => {
     assert_eq!((error.entry.context, error.err), (77, Errno::EINVAL));
     assert_eq!(error.entry.flags, Flags::RMA | Flags::WRITE);
     assert_eq!(end.writes.read_error(), 1);
-    drop(buf.unpark());
+    drop(unpark(buf));
 });
 
 on_both!(what_is_closed_takes_its_work_along, 0, end => {
@@ -319,7 +322,7 @@ on_both!(what_is_closed_takes_its_work_along, 0, end => {
     assert!(!done.is_busy());
     done.add(10);
     assert!(end.is_quiet());
-    drop(buf.unpark());
+    drop(unpark(buf));
 });
 
 on_both!(bad_arguments_are_refused, 0, end => {
@@ -356,7 +359,7 @@ on_both!(bad_arguments_are_refused, 0, end => {
     let call = plain.send(&iov, 1, Flags::TRIGGER);
     let when = Threshold { counter: &count, value: 1 };
     assert_eq!(plain.ep.trigger(&call, when), Err(Errno::EOPNOTSUPP));
-    drop(buf.unpark());
+    drop(unpark(buf));
 });
 
 /// More than one pass starts: whoever sleeps meanwhile is woken to go on.

@@ -3,6 +3,8 @@
 //! The library is the one named by `RIPSTOP_FOREIGN_LIB`, or Debian's. Without either, each
 //! test says that it skips.
 
+#[path = "../../../conformance/src/subject/model/freed.rs"]
+mod freed;
 mod provider;
 
 use std::path::Path;

@@ -18,6 +18,7 @@ use ripstop_types::{
     Completion, EpType, Errno, FiAddr, Flags, MrMode, RmaIov, Threading, Version, WaitObj,
 };
 
+use crate::freed::unpark;
 use crate::{SOON, library, pattern};
 
 type Found = (ForeignProvider, Info);
@@ -152,8 +153,8 @@ fn exchange<D: Domain>(domain: &Arc<D>, info: &Info) {
         let [_, got] = both((&a, 3), (&b, 2));
         assert_eq!((got.len, got.tag, got.data), (len, tag, 5));
         assert!(got.flags.contains(Flags::TAGGED | Flags::REMOTE_CQ_DATA));
-        assert_eq!(into.unpark(), bytes);
-        drop(sent.unpark());
+        assert_eq!(unpark(into), bytes);
+        drop(unpark(sent));
     }
 
     // Pieces, with flags of the call; then an inject, which reports nothing to its sender.
@@ -168,7 +169,7 @@ fn exchange<D: Domain>(domain: &Arc<D>, info: &Info) {
         a.ep.send(SendKind::Msg, &iov, None, to, 5, flags)
     });
     both((&a, 5), (&b, 4));
-    assert_eq!(into.unpark(), b"scattered");
+    assert_eq!(unpark(into), b"scattered");
     let into = Parked::park(vec![0; 4]);
     b.ep.recv(RecvKind::Msg, &[into.buf()], FiAddr::UNSPEC, 6, None)
         .unwrap();
@@ -180,7 +181,7 @@ fn exchange<D: Domain>(domain: &Arc<D>, info: &Info) {
         assert_eq!(a.read(), None);
         assert!(Instant::now() < deadline, "an inject does not arrive");
     }
-    assert_eq!(into.unpark(), b"scat");
+    assert_eq!(unpark(into), b"scat");
     assert_eq!(b.received.read(), 5);
 
     // A receive that nothing matches is cancelled.
@@ -292,13 +293,13 @@ fn peers_memory_is_written_and_read() {
     let part = [place(8, 600)];
     post([&a, &b], || a.ep.read(&[back.buf()], &call(&part, 2, None)));
     ended(2);
-    assert_eq!(back.unpark(), bytes[..600]);
+    assert_eq!(unpark(back), bytes[..600]);
     post([&a, &b], || {
         a.ep.write(&[from.buf().first(600)], &call(&part, 3, None))
     });
     ended(3);
     assert!(mr.try_close(false));
-    assert_eq!(&target.unpark()[8..608], &bytes[..600]);
+    assert_eq!(&unpark(target)[8..608], &bytes[..600]);
 }
 
 #[test]
@@ -399,7 +400,7 @@ fn connections_report_to_event_queues() {
     while received.read(1, |_| ()) == Err(Errno::EAGAIN) {
         assert!(Instant::now() < deadline, "no message in time");
     }
-    assert_eq!(into.unpark(), b"text");
+    assert_eq!(unpark(into), b"text");
     caller.shutdown().unwrap();
     drop(caller);
     // The end of a connection is seen by who reads from it.

@@ -1,5 +1,7 @@
 //! Operations that wait for a counter, with copies of all but their payload (man page `fi_trigger(3)`).
 
+mod payload;
+
 use std::sync::Arc;
 
 use ripstop_core::provider::{CollCall, DataCall, RecvKind, RmaCall, SendKind, Token};
@@ -7,12 +9,13 @@ use ripstop_engine::Iov;
 use ripstop_engine::id::{CounterId, CqId, EpId, LaneId, SrxId};
 use ripstop_engine::stream::{RmaKind, Unposted, Work};
 use ripstop_engine::triggered::Queue;
-use ripstop_mem::{Parked, UserBuf, copy_in};
+use ripstop_mem::{UserBuf, copy_in};
 use ripstop_os::EventFd;
 use ripstop_types::{
     AtomicKind, AtomicOp, Context, Datatype, Errno, FiAddr, Flags, Result, RmaIov,
 };
 
+use self::payload::Payload;
 use crate::state::fast_path::SPECIAL;
 
 /// What waits in a domain.
@@ -159,7 +162,7 @@ pub(crate) struct Data {
     pub(crate) call: Call,
     pub(crate) iov: Iov<UserBuf>,
     /// What `iov` is of, where the payload was copied.
-    copy: Option<Parked>,
+    copy: Option<Payload>,
     pub(crate) remote: Vec<RmaIov>,
     pub(crate) peer: FiAddr,
     pub(crate) data: Option<u64>,
@@ -167,13 +170,6 @@ pub(crate) struct Data {
     pub(crate) flags: Option<Flags>,
     /// Of deferred work: what is told of its end.
     pub(crate) work: Option<Work>,
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        // Injected payload is copied again when it is posted, so nobody uses it.
-        drop(self.copy.take().map(Parked::unpark));
-    }
 }
 
 impl Data {
@@ -266,7 +262,7 @@ impl Data {
         for segment in self.iov.segments().iter().chain(self.compare()) {
             at += copy_in(&mut bytes[at..], *segment);
         }
-        let copy = Parked::park(bytes);
+        let copy = Payload::new(bytes);
         self.iov = Iov::one(copy.buf().first(len));
         if let Call::Atomic(atomic) = &mut self.call
             && !atomic.compare.is_empty()

@@ -230,14 +230,6 @@ fn messages_flow_where_only_looking_tells_of_them() {
             let others: Vec<u8> = (0..ENDS as u8).filter(|id| *id != own as u8).collect();
             assert_eq!(from, others);
         }
-        // Nobody uses the memory any more.
-        drop(
-            parked
-                .into_iter()
-                .chain(rooms)
-                .map(Parked::unpark)
-                .collect::<Vec<_>>(),
-        );
     }
     assert!(ROOM.load(Ordering::Relaxed) > 0);
 }
@@ -274,7 +266,6 @@ fn turn<D: Domain>(end: &End<D>, to: FiAddr, first: bool) {
             wait(end, 1);
         }
     }
-    drop((text.unpark(), room.unpark()));
 }
 
 #[test]
@@ -322,6 +313,6 @@ fn peers_need_not_tell_once_the_program_has_what_it_would_sleep_for() {
             assert!(Instant::now() < stop);
         }
     }
-    drop((text.unpark(), room.unpark(), near, far, fabric));
+    drop((text, room, near, far, fabric));
     assert_eq!(LEFT.load(Ordering::Relaxed), 0);
 }

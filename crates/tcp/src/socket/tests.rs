@@ -78,7 +78,6 @@ fn look<R>(domain: u32, tx: u32, node: &str, each: fn(&Socket) -> R) -> Vec<R> {
     let found = links.iter().map(|link| each(&link.0)).collect();
     drop(links);
     drop(ep);
-    drop((text.unpark(), room.unpark()));
     found
 }
 

@@ -9,6 +9,7 @@ mod calls;
 mod coll;
 mod edge;
 mod foreign;
+mod freed;
 mod open;
 mod rust;
 mod table;

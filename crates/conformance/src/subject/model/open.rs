@@ -11,6 +11,7 @@ use ripstop_core::{FidToken, Info};
 use ripstop_mem::Parked;
 use ripstop_types::{Context, Flags, RmaIov, WaitObj};
 
+use super::freed::unpark;
 use super::table::{Bytes, Memory, Object, Queue};
 use super::{Model, Way, of};
 use crate::subject::{
@@ -57,7 +58,7 @@ pub(super) fn parked(post: &Post) -> Vec<Parked> {
 
 /// Overwrites a buffer that is free, as its call has returned: whoever still uses it shows.
 pub(super) fn spent(parked: Parked) {
-    let mut bytes = parked.unpark();
+    let mut bytes = unpark(parked);
     bytes.fill(OVERWRITTEN);
     black_box(&bytes);
 }

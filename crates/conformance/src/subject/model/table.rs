@@ -7,6 +7,7 @@ use ripstop_os::SharedBuf;
 use ripstop_types::{self as types, Context, Errno, Flags};
 
 use super::Way;
+use super::freed::unpark;
 use crate::subject::{Completion, Error, Fid, OVERWRITTEN, Result, Token};
 
 /// A completion queue, and whether its blocking reads name a number of entries.
@@ -318,7 +319,7 @@ impl<W: Way> Table<W> {
     pub(super) fn forget(&self, context: Context) {
         let op = self.with(|t| t.ops.remove(&context));
         for buf in op.into_iter().flat_map(|op| op.bufs) {
-            drop(buf.unpark());
+            drop(unpark(buf));
         }
     }
 
@@ -352,7 +353,7 @@ impl<W: Way> Table<W> {
             }
             let ends = from.flags.contains(Flags::MULTI_RECV) || error == Some(Errno::ECANCELED);
             if !op.multi || ends {
-                bufs.extend(op.bufs.drain(..).map(Parked::unpark));
+                bufs.extend(op.bufs.drain(..).map(unpark));
                 for source in bufs.iter_mut().take(op.sources) {
                     source.fill(OVERWRITTEN);
                 }
