@@ -4,11 +4,11 @@
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::UserBuf;
 
-/// The word of the bulk copies.
+/// The word of the bulk copies and of single values.
 const WORD: usize = size_of::<u64>();
 
 /// Why an access to a [`Region`] was refused. Nothing was read or written.
@@ -73,19 +73,6 @@ impl<'m> Region<'m> {
         }
     }
 
-    /// A region over memory of this process that is already shared as atomic bytes.
-    #[must_use]
-    #[inline]
-    pub const fn from_atomics(bytes: &'m [AtomicU8]) -> Self {
-        Self {
-            // SAFETY: a reference is not null. `AtomicU8` has interior mutability, so writing
-            // through a pointer made from a shared reference is allowed.
-            ptr: unsafe { NonNull::new_unchecked(bytes.as_ptr().cast::<u8>().cast_mut()) },
-            len: bytes.len(),
-            mapping: PhantomData,
-        }
-    }
-
     /// The number of bytes.
     #[must_use]
     #[inline]
@@ -140,32 +127,6 @@ impl<'m> Region<'m> {
         Ok(())
     }
 
-    /// Copies `dst.len()` bytes from offset `off` into a caller's buffer.
-    ///
-    /// # Errors
-    ///
-    /// [`RegionError::OutOfBounds`] if they are not all inside.
-    #[inline]
-    pub fn read_user(&self, off: usize, dst: UserBuf) -> Result<(), RegionError> {
-        let src = self.check(off, dst.len())?;
-        // SAFETY: `src` is inside by the check; `dst` is writable by `UserBuf::from_raw`.
-        unsafe { load_bytes(dst.as_ptr(), src.as_ptr(), dst.len()) };
-        Ok(())
-    }
-
-    /// Copies a caller's buffer into the region at offset `off`.
-    ///
-    /// # Errors
-    ///
-    /// [`RegionError::OutOfBounds`] if it does not fit.
-    #[inline]
-    pub fn write_user(&self, off: usize, src: UserBuf) -> Result<(), RegionError> {
-        let dst = self.check(off, src.len())?;
-        // SAFETY: `dst` is inside by the check; `src` is readable by `UserBuf::from_raw`.
-        unsafe { store_bytes(dst.as_ptr(), src.as_ptr(), src.len()) };
-        Ok(())
-    }
-
     /// The start of `len` bytes at `off`, if they are inside.
     #[inline]
     fn check(&self, off: usize, len: usize) -> Result<NonNull<u8>, RegionError> {
@@ -177,80 +138,65 @@ impl<'m> Region<'m> {
     }
 }
 
-macro_rules! atomic_access {
-    ($($int:ty, $atomic:ty, $load:ident, $store:ident, $cas:ident, $add:ident, $at:ident;)*) => {
-        impl Region<'_> {
-            $(
-            #[doc = concat!("The `", stringify!($int), "` at offset `off`, in this machine's byte order.")]
-            ///
-            /// # Errors
-            ///
-            /// [`RegionError`] if it is not inside or not aligned.
-            ///
-            /// # Panics
-            ///
-            /// On an ordering that a load cannot have (`Release`, `AcqRel`).
-            #[inline]
-            pub fn $load(&self, off: usize, order: Ordering) -> Result<$int, RegionError> {
-                Ok(self.$at(off)?.load(order))
-            }
+/// Words that both sides access, in this machine's byte order.
+impl Region<'_> {
+    /// The `u64` at offset `off`.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError`] if it is not inside or not aligned.
+    ///
+    /// # Panics
+    ///
+    /// On an ordering that a load cannot have (`Release`, `AcqRel`).
+    #[inline]
+    pub fn load_u64(&self, off: usize, order: Ordering) -> Result<u64, RegionError> {
+        Ok(self.word(off)?.load(order))
+    }
 
-            #[doc = concat!("Stores a `", stringify!($int), "` at offset `off`, in this machine's byte order.")]
-            ///
-            /// # Errors
-            ///
-            /// [`RegionError`] if it is not inside or not aligned.
-            ///
-            /// # Panics
-            ///
-            /// On an ordering that a store cannot have (`Acquire`, `AcqRel`).
-            #[inline]
-            pub fn $store(&self, off: usize, value: $int, order: Ordering) -> Result<(), RegionError> {
-                self.$at(off)?.store(value, order);
-                Ok(())
-            }
+    /// Stores a `u64` at offset `off`.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError`] if it is not inside or not aligned.
+    ///
+    /// # Panics
+    ///
+    /// On an ordering that a store cannot have (`Acquire`, `AcqRel`).
+    #[inline]
+    pub fn store_u64(&self, off: usize, value: u64, order: Ordering) -> Result<(), RegionError> {
+        self.word(off)?.store(value, order);
+        Ok(())
+    }
 
-            #[doc = concat!("Replaces the `", stringify!($int), "` at offset `off` by `new` if it is `current`.")]
-            /// The inner result is that of `compare_exchange`: the value found, `Ok` if it
-            /// was replaced. A failure is ordered `Acquire`, a success `AcqRel`.
-            ///
-            /// # Errors
-            ///
-            /// [`RegionError`] if it is not inside or not aligned.
-            #[inline]
-            pub fn $cas(&self, off: usize, current: $int, new: $int) -> Result<Result<$int, $int>, RegionError> {
-                Ok(self.$at(off)?.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire))
-            }
+    /// Replaces the `u64` at offset `off` by `new` if it is `current`. The inner result is that of
+    /// `compare_exchange`: the value found, `Ok` if it was replaced. A failure is ordered `Acquire`,
+    /// a success `AcqRel`.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError`] if it is not inside or not aligned.
+    #[inline]
+    pub fn compare_exchange_u64(
+        &self,
+        off: usize,
+        current: u64,
+        new: u64,
+    ) -> Result<Result<u64, u64>, RegionError> {
+        let word = self.word(off)?;
+        Ok(word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire))
+    }
 
-            #[doc = concat!("Adds to the `", stringify!($int), "` at offset `off`, wrapping, ordered `AcqRel`, and")]
-            /// returns what was there before.
-            ///
-            /// # Errors
-            ///
-            /// [`RegionError`] if it is not inside or not aligned.
-            #[inline]
-            pub fn $add(&self, off: usize, value: $int) -> Result<$int, RegionError> {
-                Ok(self.$at(off)?.fetch_add(value, Ordering::AcqRel))
-            }
-
-            #[inline]
-            fn $at(&self, off: usize) -> Result<&$atomic, RegionError> {
-                let ptr = self.check(off, size_of::<$int>())?.cast::<$int>();
-                if !ptr.is_aligned() {
-                    return Err(RegionError::Misaligned);
-                }
-                // SAFETY: inside the region and aligned; `from_raw` promises that this process
-                // accesses it by atomics only. An atomic reference lets others write.
-                Ok(unsafe { <$atomic>::from_ptr(ptr.as_ptr()) })
-            }
-            )*
+    #[inline]
+    fn word(&self, off: usize) -> Result<&AtomicU64, RegionError> {
+        let ptr = self.check(off, WORD)?.cast::<u64>();
+        if !ptr.is_aligned() {
+            return Err(RegionError::Misaligned);
         }
-    };
-}
-
-atomic_access! {
-    u32, AtomicU32, load_u32, store_u32, compare_exchange_u32, fetch_add_u32, atomic_u32;
-    u64, AtomicU64, load_u64, store_u64, compare_exchange_u64, fetch_add_u64, atomic_u64;
+        // SAFETY: inside the region and aligned; `from_raw` promises that this process accesses
+        // it by atomics only. An atomic reference lets others write.
+        Ok(unsafe { AtomicU64::from_ptr(ptr.as_ptr()) })
+    }
 }
 
 impl fmt::Debug for Region<'_> {

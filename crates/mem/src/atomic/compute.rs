@@ -1,47 +1,14 @@
-//! Atomic operations on one element, in private memory.
+//! Operations on one element, in private memory.
 
 use core::ops::{BitAnd, BitOr, BitXor, Not};
 
 use ripstop_types::{AtomicOp, Datatype};
 
 use super::number::{Number, apply_number};
-use super::{AtomicError, check};
 
-/// Computes `op` on the element `old`, and stores the result in `new`.
-///
-/// All slices hold one element of `datatype` in this machine's byte order, at any alignment.
-/// `operand` may be empty for [`AtomicOp::AtomicRead`], and `compare` for an operation without
-/// comparison. Touches no other memory; [`execute`](super::execute) is the one that is atomic.
-/// The [module's documentation](super) has the rules of the arithmetic.
-///
-/// # Errors
-///
-/// [`AtomicError::Length`] for a slice of another length, [`AtomicError::Unsupported`],
-/// [`AtomicError::Invalid`]. `new` is as it was then.
-pub fn compute(
-    datatype: Datatype,
-    op: AtomicOp,
-    old: &[u8],
-    operand: &[u8],
-    compare: &[u8],
-    new: &mut [u8],
-) -> Result<(), AtomicError> {
-    check(op, datatype)?;
-    let whole = |bytes: &[u8]| bytes.len() == datatype.size();
-    if !whole(old)
-        || !whole(new)
-        || (op.takes_operand() && !whole(operand))
-        || (op.takes_comparison() && !whole(compare))
-    {
-        return Err(AtomicError::Length);
-    }
-    new.copy_from_slice(old);
-    apply(datatype, op, operand, compare, new);
-    Ok(())
-}
-
-/// Applies `op` to the element `t`, with operand `b` and comparison `c`. The slices must have the lengths
-/// that [`compute`] demands, and the datatype must be supported; otherwise `t` is not changed.
+/// Applies `op` to the element `t`, with operand `b` and comparison `c`: each one element of `datatype`
+/// in this machine's byte order, at any alignment, or empty where the operation takes none. The
+/// datatype must be [supported](super::supported); otherwise `t` is not changed.
 #[inline]
 pub(super) fn apply(datatype: Datatype, op: AtomicOp, b: &[u8], c: &[u8], t: &mut [u8]) {
     match datatype {

@@ -1,5 +1,5 @@
 //! Atomic operations on registered memory (man page `fi_atomic(3)`). Providers call [`execute`] for an
-//! operation on a region, [`compute`] for one element in private memory, and [`reduce`] in collectives.
+//! operation on a region, and [`reduce`] in collectives.
 //!
 //! # What is atomic against what
 //!
@@ -55,7 +55,6 @@ mod tests;
 
 use core::fmt;
 
-pub use compute::compute;
 pub use execute::execute;
 pub use reduce::reduce;
 use ripstop_types::{AtomicOp, Datatype};

@@ -312,7 +312,7 @@ impl HostilePeer {
 
     /// Runs the side attacks until `stop` is set.
     pub(super) fn side_attacks(&self, what: SideAttacks, random: &mut Numbers, stop: &AtomicBool) {
-        let mut odd = 1;
+        let mut odd: u32 = 1;
         while !stop.load(Ordering::Relaxed) {
             if what.doorbells {
                 let _ = self.socket.send(&[0; 256]);
@@ -330,7 +330,7 @@ impl HostilePeer {
             }
             if what.sleep_words {
                 let word = self.status_page.region().expect("it is writable");
-                let _ = word.store_u32(0x40, odd, Ordering::Relaxed);
+                let _ = word.write(0x40, &odd.to_ne_bytes());
                 odd = odd.wrapping_add(2);
             }
             if what.forged_records {
