@@ -139,13 +139,6 @@ impl AddressTable {
         self.index.is_empty()
     }
 
-    /// The index after the highest one in use or used before: the size that a table by
-    /// index must have.
-    #[must_use]
-    pub const fn bound(&self) -> usize {
-        self.slots.bound()
-    }
-
     /// All peers in the order of their index.
     pub fn iter(&self) -> impl Iterator<Item = (FiAddr, SocketAddr)> {
         self.slots

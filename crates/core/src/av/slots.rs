@@ -106,7 +106,7 @@ pub(super) struct Slots {
     /// All but the last that is in use are full.
     chunks: Vec<Vec<Slot>>,
     /// Slots in use or used before.
-    bound: usize,
+    pub(super) bound: usize,
     /// Those without a peer, the lowest first.
     free: BinaryHeap<Reverse<u32>>,
     hosts: Vec<Host>,
@@ -125,10 +125,6 @@ impl Slots {
             self.chunks.push(chunk);
         }
         Ok(())
-    }
-
-    pub(super) const fn bound(&self) -> usize {
-        self.bound
     }
 
     #[inline]

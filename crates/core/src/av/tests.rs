@@ -17,7 +17,7 @@ fn indices_count_up_and_are_used_again_from_below() {
     assert_eq!(peers, (0..5).map(|i| Ok(FiAddr(i))).collect::<Vec<_>>());
     assert_eq!(av.remove(FiAddr(3)), Ok(Some(addr("10.0.0.1:4"))));
     assert_eq!(av.remove(FiAddr(1)), Ok(Some(addr("10.0.0.1:2"))));
-    assert_eq!((av.len(), av.bound()), (3, 5));
+    assert_eq!((av.len(), av.slots.bound), (3, 5));
     assert_eq!(av.lookup(FiAddr(1)), None);
     assert_eq!(av.insert(&addr("[::1]:9")), Ok(FiAddr(1)));
     assert_eq!(av.insert(&addr("10.9.9.9:9")), Ok(FiAddr(3)));
@@ -95,7 +95,7 @@ fn room_made_beforehand_is_used() {
         assert_eq!(av.insert(&peer), Ok(FiAddr(i.into())));
     }
     let (last, _) = av.iter().last().unwrap();
-    assert_eq!((last, av.bound()), (FiAddr(9_999), 10_000));
+    assert_eq!((last, av.slots.bound), (FiAddr(9_999), 10_000));
     assert_eq!(
         AddressTable::with_capacity(usize::MAX).unwrap_err(),
         Errno::ENOMEM

@@ -11,7 +11,6 @@ use ripstop_types::{Errno, Flags, Result, WaitObj};
 use super::event::{Event, EventError};
 use super::source::{ProgressSource, Sources};
 use super::wait::Waiting;
-use crate::info::Handle;
 use crate::log::Subsys;
 use crate::token::FidToken;
 
@@ -212,8 +211,8 @@ impl EventQueue {
         }
     }
 
-    /// Has `source` called when the queue is empty and read. The queue does not keep it
-    /// alive; adding it again does nothing.
+    /// Has `source` called when the queue is empty and read, until it is dropped. The queue does
+    /// not keep it alive; adding it again does nothing.
     ///
     /// # Errors
     /// Those of `epoll_ctl(2)`.
@@ -226,20 +225,6 @@ impl EventQueue {
             self.sources.remove(&Arc::downgrade(source));
         }
         watched
-    }
-
-    /// Undoes [`add_source`](Self::add_source); a source that is dropped needs no call.
-    pub fn remove_source(&self, source: &Arc<dyn ProgressSource>) {
-        if self.sources.remove(&Arc::downgrade(source))
-            && let Some(fd) = source.wait_fd()
-            && let Err(error) = self.waiting.remove(fd)
-        {
-            crate::fi_warn!(
-                "core",
-                Subsys::Eq,
-                "a source stays in the wait set: {error}"
-            );
-        }
     }
 
     /// Calls all sources.
@@ -278,18 +263,14 @@ impl EventQueue {
 
     /// Drops what is queued about an object that closes.
     pub fn forget(&self, fid: FidToken) {
-        self.retain(|item| match item {
-            Ok(event) => event.fid() != Some(fid),
-            Err(error) => error.fid != fid,
-        });
-    }
-
-    /// Drops a connection request that was refused before the program read it.
-    pub fn forget_request(&self, request: &Handle) {
-        self.retain(|item| match item {
-            Ok(Event::ConnReq { info, .. }) => info.handle.as_ref() != Some(request),
-            _ => true,
-        });
+        let mut state = self.state.lock();
+        if !state.items.is_empty() {
+            state.items.retain(|item| match item {
+                Ok(event) => event.fid() != Some(fid),
+                Err(error) => error.fid != fid,
+            });
+            self.hide_pending(&state);
+        }
     }
 
     /// Repeats `read`, waiting in between, until it has something else to say than `EAGAIN`.
@@ -358,14 +339,6 @@ impl EventQueue {
         let item = state.items.pop_front();
         self.hide_pending(state);
         item
-    }
-
-    fn retain(&self, keep: impl FnMut(&Item) -> bool) {
-        let mut state = self.state.lock();
-        if !state.items.is_empty() {
-            state.items.retain(keep);
-            self.hide_pending(&state);
-        }
     }
 
     /// The overrun stays to be read for ever.

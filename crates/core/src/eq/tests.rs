@@ -8,7 +8,6 @@ use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{CmEvent, Errno, Flags, WaitObj};
 
 use super::*;
-use crate::info::{Handle, Info};
 use crate::token::FidToken;
 
 fn open(wait_obj: WaitObj) -> EventQueue {
@@ -108,25 +107,18 @@ fn events_say_what_they_are_about() {
 #[test]
 fn closing_objects_take_their_events_along() {
     let eq = open(WaitObj::Fd);
-    let request = Handle::new("a request");
-    let info = Info {
-        handle: Some(request.clone()),
-        ..Info::default()
-    };
     eq.push(shutdown(1)).unwrap();
     eq.push_error(EventError::new(FidToken(1), Errno::EIO))
         .unwrap();
     eq.push(Event::ConnReq {
         pep: FidToken(2),
-        info: Box::new(info),
+        info: Box::default(),
         data: Vec::new(),
     })
     .unwrap();
     eq.forget(FidToken(1));
     assert_eq!(eq.len(), 1);
-    eq.forget_request(&Handle::new("another"));
-    assert_eq!(eq.len(), 1);
-    eq.forget_request(&request);
+    eq.forget(FidToken(2));
     assert!(eq.is_empty());
     assert!(!readable(eq.wait_fd().unwrap()));
 }
@@ -270,10 +262,7 @@ fn reading_makes_sources_progress() {
     assert_eq!(domain.calls.load(Ordering::Relaxed), 1);
     domain.give_work();
     assert_eq!(eq.read(), Ok(shutdown(9)));
-    let source: Arc<dyn ProgressSource> = domain.clone();
-    eq.remove_source(&source);
-    drop(source);
-    domain.give_work();
+    drop(domain);
     assert_eq!(eq.read(), Err(Errno::EAGAIN));
 }
 

@@ -62,10 +62,6 @@ impl Waiting {
             .map_or(Ok(()), |set| set.add(fd, ANY, Interest::READ))
     }
 
-    pub(super) fn remove(&self, fd: BorrowedFd<'_>) -> Result<()> {
-        self.set().map_or(Ok(()), |set| set.remove(fd))
-    }
-
     /// Waits until something may have happened, at most for `time`.
     ///
     /// # Errors

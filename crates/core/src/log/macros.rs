@@ -32,27 +32,11 @@ macro_rules! fi_warn {
     };
 }
 
-/// Logs the course of the program: `fi_trace!(prov, subsys, "...", ...)`.
-#[macro_export]
-macro_rules! fi_trace {
-    ($prov:expr, $subsys:expr, $($arg:tt)+) => {
-        $crate::fi_log!($prov, $crate::log::Level::Trace, $subsys, $($arg)+)
-    };
-}
-
 /// Logs a detail: `fi_info!(prov, subsys, "...", ...)`.
 #[macro_export]
 macro_rules! fi_info {
     ($prov:expr, $subsys:expr, $($arg:tt)+) => {
         $crate::fi_log!($prov, $crate::log::Level::Info, $subsys, $($arg)+)
-    };
-}
-
-/// Logs what only a developer wants: `fi_debug!(prov, subsys, "...", ...)`.
-#[macro_export]
-macro_rules! fi_debug {
-    ($prov:expr, $subsys:expr, $($arg:tt)+) => {
-        $crate::fi_log!($prov, $crate::log::Level::Debug, $subsys, $($arg)+)
     };
 }
 
@@ -64,17 +48,6 @@ macro_rules! fi_warn_sparse {
         static NEXT: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
         if $crate::log::ready($prov, $crate::log::Level::Warn, $subsys, &NEXT) {
             $crate::fi_warn!($prov, $subsys, $($arg)+);
-        }
-    }};
-}
-
-/// Logs a warning once from one place: `fi_warn_once!(prov, subsys, "...", ...)`.
-#[macro_export]
-macro_rules! fi_warn_once {
-    ($prov:expr, $subsys:expr, $($arg:tt)+) => {{
-        static ONCE: std::sync::Once = std::sync::Once::new();
-        if !ONCE.is_completed() && $crate::log::enabled($prov, $crate::log::Level::Warn, $subsys) {
-            ONCE.call_once(|| $crate::fi_warn!($prov, $subsys, $($arg)+));
         }
     }};
 }

@@ -6,9 +6,9 @@
 //! rate-limited lines appear. A line is
 //! `libfabric:PID:SECONDS::PROVIDER:SUBSYSTEM:FUNCTION():LINE<LEVEL> MESSAGE`.
 //!
-//! Code logs through [`fi_warn!`](crate::fi_warn), [`fi_trace!`](crate::fi_trace),
-//! [`fi_info!`](crate::fi_info) and [`fi_debug!`](crate::fi_debug), which cost one atomic load
-//! while the line is not wanted. A program can take the lines itself: [`import`].
+//! Code logs through [`fi_warn!`](crate::fi_warn) and [`fi_info!`](crate::fi_info), or
+//! [`fi_log!`](crate::fi_log) at any level, which cost one atomic load while the line is not wanted.
+//! A program can take the lines itself: [`import`].
 
 mod lacking;
 mod macros;

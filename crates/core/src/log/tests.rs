@@ -100,9 +100,8 @@ fn rate_limits_let_the_first_line_through() {
     let _guard = import(lines.clone()).unwrap();
     for _ in 0..3 {
         crate::fi_warn_sparse!("sparse", Subsys::Core, "sparse");
-        crate::fi_warn_once!("once", Subsys::Core, "once");
     }
-    assert_eq!((lines.of("sparse").len(), lines.of("once").len()), (1, 1));
+    assert_eq!(lines.of("sparse").len(), 1);
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! The providers of this process, and `fi_getinfo(3)` over all of them.
 //!
 //! A provider [`register`](Registry::register)s itself and stays listed while its
-//! [`Registration`] lives. Who opens an object of a provider keeps a [`Lease`]: as long as
-//! there is one, the provider cannot leave.
+//! [`Registration`] lives. Who opens an object of a provider keeps a [`Lease`], and with it
+//! the provider.
 
 mod answer;
 mod order;
 
 use core::ops::Deref;
-use core::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, LazyLock, Once};
 
 use parking_lot::{Mutex, RwLock};
@@ -57,8 +56,6 @@ pub enum Priority {
 struct Entry {
     provider: Arc<dyn ProviderInfo>,
     priority: Priority,
-    /// Held by each lease as well.
-    in_use: Arc<()>,
 }
 
 impl Entry {
@@ -132,11 +129,7 @@ impl Registry {
             Subsys::Core,
             "registering provider: {name} ({version})"
         );
-        let entry = Arc::new(Entry {
-            provider,
-            priority,
-            in_use: Arc::default(),
-        });
+        let entry = Arc::new(Entry { provider, priority });
         self.entries.write().push(Arc::clone(&entry));
         Registration {
             registry: self,
@@ -151,7 +144,7 @@ impl Registry {
         let entries = self.entries.read();
         let top = name.rsplit(';').next().unwrap_or(name);
         let entry = winner(&entries, name).or_else(|| winner(&entries, top))?;
-        Some(Lease::of(entry))
+        Some(Lease(Arc::clone(entry)))
     }
 
     /// Answers a request by all providers, best first.
@@ -290,22 +283,6 @@ impl Registry {
         visible.sort_by_key(|entry| order::rank(entry.provider.name()));
         visible
     }
-
-    /// Takes an entry off the list, unless it is in use and `forced` is not set.
-    fn remove(&self, gone: &Arc<Entry>, forced: bool) -> bool {
-        let mut entries = self.entries.write();
-        if !forced && Arc::strong_count(&gone.in_use) > 1 {
-            return false;
-        }
-        // What leases were dropped for has happened.
-        fence(Ordering::Acquire);
-        entries.retain(|entry| !Arc::ptr_eq(entry, gone));
-        let name = gone.provider.name();
-        if !entries.iter().any(|entry| entry.is_named(name)) {
-            params().undefine(name);
-        }
-        true
-    }
 }
 
 /// The entry of a name that counts.
@@ -330,51 +307,26 @@ impl core::fmt::Debug for Registration {
     }
 }
 
-impl Registration {
-    /// Keeps the provider in place for an object of its.
-    #[must_use]
-    pub fn lease(&self) -> Lease {
-        Lease::of(&self.entry)
-    }
-
-    /// Takes the provider off the list for good, so that its code may be unloaded.
-    ///
-    /// # Errors
-    /// [`Errno::EBUSY`] and the registration itself while an object of the provider is open.
-    pub fn unregister(self) -> Result<(), (Self, Errno)> {
-        if self.registry.remove(&self.entry, false) {
-            Ok(())
-        } else {
-            Err((self, Errno::EBUSY))
-        }
-    }
-}
-
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.registry.remove(&self.entry, true);
-    }
-}
-
-/// The right to use a provider, which an open object has.
-#[derive(Clone)]
-pub struct Lease {
-    entry: Arc<Entry>,
-    _in_use: Arc<()>,
-}
-
-impl Lease {
-    fn of(entry: &Arc<Entry>) -> Self {
-        Self {
-            entry: Arc::clone(entry),
-            _in_use: Arc::clone(&entry.in_use),
+        let mut entries = self.registry.entries.write();
+        entries.retain(|entry| !Arc::ptr_eq(entry, &self.entry));
+        let name = self.entry.provider.name();
+        if !entries.iter().any(|entry| entry.is_named(name)) {
+            params().undefine(name);
         }
     }
+}
 
+/// A provider, as an open object keeps it.
+#[derive(Clone)]
+pub struct Lease(Arc<Entry>);
+
+impl Lease {
     /// The provider.
     #[must_use]
     pub fn provider(&self) -> &Arc<dyn ProviderInfo> {
-        &self.entry.provider
+        &self.0.provider
     }
 }
 
@@ -382,13 +334,13 @@ impl Deref for Lease {
     type Target = dyn ProviderInfo;
 
     fn deref(&self) -> &Self::Target {
-        &*self.entry.provider
+        &*self.0.provider
     }
 }
 
 impl core::fmt::Debug for Lease {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Lease({})", self.entry.provider.name())
+        write!(f, "Lease({})", self.0.provider.name())
     }
 }
 
