@@ -1,8 +1,11 @@
 //! Reductions of whole arrays that nobody else accesses at the time; collectives use them.
 
+use core::ops::{BitAnd, BitOr, BitXor};
+
 use ripstop_types::{AtomicOp, Datatype};
 
 use super::compute::apply;
+use super::number::Number;
 use super::{AtomicError, check};
 
 /// The largest element in bytes.
@@ -62,117 +65,77 @@ fn reduce_common(
     reversed: bool,
 ) -> bool {
     match datatype {
-        Datatype::Int8 => int8(op, into, from),
-        Datatype::Uint8 => uint8(op, into, from),
-        Datatype::Int16 => int16(op, into, from),
-        Datatype::Uint16 => uint16(op, into, from),
-        Datatype::Int32 => int32(op, into, from),
-        Datatype::Uint32 => uint32(op, into, from),
-        Datatype::Int64 => int64(op, into, from),
-        Datatype::Uint64 => uint64(op, into, from),
+        Datatype::Int8 => integers::<i8, 1>(op, into, from),
+        Datatype::Uint8 => integers::<u8, 1>(op, into, from),
+        Datatype::Int16 => integers::<i16, 2>(op, into, from),
+        Datatype::Uint16 => integers::<u16, 2>(op, into, from),
+        Datatype::Int32 => integers::<i32, 4>(op, into, from),
+        Datatype::Uint32 => integers::<u32, 4>(op, into, from),
+        Datatype::Int64 => integers::<i64, 8>(op, into, from),
+        Datatype::Uint64 => integers::<u64, 8>(op, into, from),
         #[cfg(not(target_os = "none"))]
-        Datatype::Float => reals::float(op, into, from, reversed),
+        Datatype::Float => reals::<f32, 4>(op, into, from, reversed),
         #[cfg(not(target_os = "none"))]
-        Datatype::Double => reals::double(op, into, from, reversed),
+        Datatype::Double => reals::<f64, 8>(op, into, from, reversed),
         _ => false,
     }
 }
 
-/// Replaces each element of `into` by `make` of it and the element of `from`.
+/// Replaces each element of `into` by `f` of it and the element of `from`, or with `reversed` of that
+/// and it.
 #[inline(always)]
-fn zip_elements<const N: usize>(
+fn map_pairs<T: Number, const N: usize>(
     into: &mut [u8],
     from: &[u8],
-    make: impl Fn([u8; N], [u8; N]) -> [u8; N],
+    reversed: bool,
+    f: impl Fn(T, T) -> T,
 ) {
     let (into, from) = (into.as_chunks_mut::<N>().0, from.as_chunks::<N>().0);
-    for (a, b) in into.iter_mut().zip(from) {
-        *a = make(*a, *b);
+    let pairs = into.iter_mut().zip(from);
+    match reversed {
+        false => pairs.for_each(|(a, b)| f(T::get(a), T::get(b)).put(a)),
+        true => pairs.for_each(|(a, b)| f(T::get(b), T::get(a)).put(a)),
     }
 }
 
-/// Defines for each type of integers the function that reduces them. All these operations are commutative, so
-/// the order of the operands does not matter.
-macro_rules! integers {
-    ($($name:ident: $int:ty,)+) => {$(
-        fn $name(op: AtomicOp, into: &mut [u8], from: &[u8]) -> bool {
-            #[inline(always)]
-            fn map_pairs(into: &mut [u8], from: &[u8], f: impl Fn($int, $int) -> $int) {
-                let get = <$int>::from_ne_bytes;
-                zip_elements(into, from, |a, b| f(get(a), get(b)).to_ne_bytes());
-            }
-            match op {
-                AtomicOp::Sum => map_pairs(into, from, <$int>::wrapping_add),
-                AtomicOp::Prod => map_pairs(into, from, <$int>::wrapping_mul),
-                AtomicOp::Min => map_pairs(into, from, Ord::min),
-                AtomicOp::Max => map_pairs(into, from, Ord::max),
-                AtomicOp::Band => map_pairs(into, from, |a, b| a & b),
-                AtomicOp::Bor => map_pairs(into, from, |a, b| a | b),
-                AtomicOp::Bxor => map_pairs(into, from, |a, b| a ^ b),
-                _ => return false,
-            }
-            true
-        }
-    )+};
+/// Reduces integers. All these operations are commutative, so the order of the operands does not matter.
+fn integers<T, const N: usize>(op: AtomicOp, into: &mut [u8], from: &[u8]) -> bool
+where
+    T: Number + Ord + BitAnd<Output = T> + BitOr<Output = T> + BitXor<Output = T>,
+{
+    match op {
+        AtomicOp::Sum => map_pairs::<T, N>(into, from, false, T::plus),
+        AtomicOp::Prod => map_pairs::<T, N>(into, from, false, T::times),
+        AtomicOp::Min => map_pairs::<T, N>(into, from, false, T::min),
+        AtomicOp::Max => map_pairs::<T, N>(into, from, false, T::max),
+        AtomicOp::Band => map_pairs::<T, N>(into, from, false, T::bitand),
+        AtomicOp::Bor => map_pairs::<T, N>(into, from, false, T::bitor),
+        AtomicOp::Bxor => map_pairs::<T, N>(into, from, false, T::bitxor),
+        _ => return false,
+    }
+    true
 }
 
-integers! {
-    int8: i8,
-    uint8: u8,
-    int16: i16,
-    uint16: u16,
-    int32: i32,
-    uint32: u32,
-    int64: i64,
-    uint64: u64,
-}
-
+/// Reduces floating-point numbers. The order of the operands matters: of two NaNs the left one stays.
 #[cfg(not(target_os = "none"))]
-mod reals {
-    use ripstop_types::AtomicOp;
-
-    use super::zip_elements;
-
-    macro_rules! real {
-        ($name:ident: $float:ty) => {
-            /// Reduces floating-point numbers. The order of the operands matters: of two NaNs the left one stays.
-            pub(super) fn $name(
-                op: AtomicOp,
-                into: &mut [u8],
-                from: &[u8],
-                reversed: bool,
-            ) -> bool {
-                #[inline(always)]
-                fn map_pairs(
-                    into: &mut [u8],
-                    from: &[u8],
-                    reversed: bool,
-                    f: impl Fn($float, $float) -> $float,
-                ) {
-                    let get = <$float>::from_ne_bytes;
-                    match reversed {
-                        false => zip_elements(into, from, |a, b| f(get(a), get(b)).to_ne_bytes()),
-                        true => zip_elements(into, from, |a, b| f(get(b), get(a)).to_ne_bytes()),
-                    }
-                }
-                match op {
-                    AtomicOp::Sum => map_pairs(into, from, reversed, |t, b| t + b),
-                    AtomicOp::Prod => map_pairs(into, from, reversed, |t, b| t * b),
-                    AtomicOp::Min => {
-                        map_pairs(into, from, reversed, |t, b| if b < t { b } else { t })
-                    }
-                    AtomicOp::Max => {
-                        map_pairs(into, from, reversed, |t, b| if b > t { b } else { t })
-                    }
-                    _ => return false,
-                }
-                true
-            }
-        };
+fn reals<T: Number + PartialOrd, const N: usize>(
+    op: AtomicOp,
+    into: &mut [u8],
+    from: &[u8],
+    reversed: bool,
+) -> bool {
+    let (min, max) = (
+        |t, b| if b < t { b } else { t },
+        |t, b| if b > t { b } else { t },
+    );
+    match op {
+        AtomicOp::Sum => map_pairs::<T, N>(into, from, reversed, T::plus),
+        AtomicOp::Prod => map_pairs::<T, N>(into, from, reversed, T::times),
+        AtomicOp::Min => map_pairs::<T, N>(into, from, reversed, min),
+        AtomicOp::Max => map_pairs::<T, N>(into, from, reversed, max),
+        _ => return false,
     }
-
-    real!(float: f32);
-    real!(double: f64);
+    true
 }
 
 #[cfg(test)]
