@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ripstop_core::registry::{Lease, registry};
 use ripstop_core::{FabricAttr, Info};
 
 use crate::backend::AnyFabric;
@@ -18,8 +17,6 @@ pub struct Fabric(Arc<Open>);
 struct Open {
     object: AnyFabric,
     attr: FabricAttr,
-    /// Keeps the provider from leaving the registry.
-    _lease: Option<Lease>,
 }
 
 impl Fabric {
@@ -33,7 +30,6 @@ impl Fabric {
         Ok(Self(Arc::new(Open {
             object,
             attr: info.fabric.clone(),
-            _lease: registry().lease(info.prov_name()),
         })))
     }
 
