@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ripstop_os::net::Interface;
-use ripstop_types::Flags;
+use ripstop_types::{Flags, flags};
 
 use crate::address::Address;
 use crate::hints::{Group, Mismatch, Request};
@@ -13,7 +13,7 @@ use crate::info::{Hints, Info};
 use crate::nic::{DeviceAttr, LinkAttr, LinkState, Nic};
 use crate::resolve::family;
 
-const COMM: Flags = Flags::LOCAL_COMM.union(Flags::REMOTE_COMM);
+const COMM: Flags = flags![LOCAL_COMM REMOTE_COMM];
 
 /// A local address that endpoints can have: fastest first, loopback last.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ripstop_core::provider::{MrAttr, Sharing};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
-use ripstop_types::{Errno, Flags, MrMode};
+use ripstop_types::{Errno, Flags, MrMode, flags};
 
 use crate::backend::AnyMr;
 use crate::buf::Buf;
@@ -26,7 +26,7 @@ impl Access {
     /// Write it (`FI_REMOTE_WRITE`).
     pub const WRITE: Self = Self(Flags::REMOTE_WRITE);
     /// Read it, write it, and carry out atomics.
-    pub const ALL: Self = Self(Flags::REMOTE_READ.union(Flags::REMOTE_WRITE));
+    pub const ALL: Self = Self(flags![REMOTE_READ REMOTE_WRITE]);
 }
 
 /// A buffer that peers may read and write while it is registered (man page `fi_mr(3)`).

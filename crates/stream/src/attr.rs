@@ -5,7 +5,7 @@ use ripstop_engine::IOV_LIMIT;
 use ripstop_engine::mr::PIECES;
 use ripstop_types::{
     AddrFormat, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Protocol, ResourceMgmt, Threading,
-    Version, tclass,
+    Version, flags, tclass,
 };
 use ripstop_wire::xnet::rdm::CONTEXTS;
 
@@ -16,38 +16,23 @@ use crate::tunables::Tunables;
 /// Most transmit contexts, and most receive contexts, of one endpoint.
 pub(crate) const MAX_CONTEXTS: usize = CONTEXTS as usize;
 
-const TX_OPS: Flags = Flags::INJECT
-    .union(Flags::COMMIT_COMPLETE)
-    .union(Flags::INJECT_COMPLETE)
-    .union(Flags::TRANSMIT_COMPLETE)
-    .union(Flags::DELIVERY_COMPLETE)
-    .union(Flags::COMPLETION);
+const TX_OPS: Flags =
+    flags![INJECT COMMIT_COMPLETE INJECT_COMPLETE TRANSMIT_COMPLETE DELIVERY_COMPLETE COMPLETION];
 
 /// Operations of plain endpoints, but for tagged messages.
-pub const OPS: Flags = Flags::MSG
-    .union(Flags::RMA)
-    .union(Flags::RMA_PMEM)
-    .union(Flags::ATOMIC)
-    .union(Flags::TRIGGER);
+pub const OPS: Flags = flags![MSG RMA RMA_PMEM ATOMIC TRIGGER];
 
 /// What a transmit context starts.
-const STARTS: Flags = Flags::SEND
-    .union(Flags::READ)
-    .union(Flags::WRITE)
-    .union(Flags::FENCE);
+const STARTS: Flags = flags![SEND READ WRITE FENCE];
 
 /// What peers do through a receive context.
-const SERVES: Flags = Flags::REMOTE_READ
-    .union(Flags::REMOTE_WRITE)
-    .union(Flags::RMA_EVENT);
+const SERVES: Flags = flags![REMOTE_READ REMOTE_WRITE RMA_EVENT];
 
 /// Capabilities of a receive context that endpoints share, or that belongs to RDM.
-pub const MATCHED_RX: Flags = SERVES.union(Flags::RECV).union(Flags::MULTI_RECV);
+pub const MATCHED_RX: Flags = SERVES.union(flags![RECV MULTI_RECV]);
 
 /// What only endpoints with an address vector know.
-pub const SOURCES: Flags = Flags::DIRECTED_RECV
-    .union(Flags::SOURCE)
-    .union(Flags::SOURCE_ERR);
+pub const SOURCES: Flags = flags![DIRECTED_RECV SOURCE SOURCE_ERR];
 
 /// Operations are carried out in the order of the stream, except that a read fetches its data
 /// some time before its response leaves: a write behind it may come first. What an atomic fetches

@@ -1,6 +1,6 @@
 //! Memory registration modes, whose meaning changed with version 1.5 of the interface.
 
-use ripstop_types::{Flags, Mode, MrMode, Version};
+use ripstop_types::{Flags, Mode, MrMode, Version, flags};
 
 use super::mismatch::Checks;
 use crate::attr::DomainAttr;
@@ -20,7 +20,7 @@ const TARGET: MrMode = MrMode::RAW
     .union(MrMode::PROV_KEY)
     .union(MrMode::RMA_EVENT);
 
-const REMOTE: Flags = Flags::REMOTE_READ.union(Flags::REMOTE_WRITE);
+const REMOTE: Flags = flags![REMOTE_READ REMOTE_WRITE];
 
 /// The mode bits an application must promise, which before 1.5 include local registration.
 pub(super) fn required_mode(offer: &Info, hints: &Hints, version: Version) -> Mode {

@@ -11,7 +11,7 @@ use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::{EpConfig, MAX_ATOMIC};
 use ripstop_os::Interest;
-use ripstop_types::{EpType, Errno, Flags, Result, tclass};
+use ripstop_types::{EpType, Errno, Flags, Result, flags, tclass};
 
 use crate::api::av::Av;
 use crate::api::domain::{Domain, Mode};
@@ -28,13 +28,10 @@ use crate::transport::listener::Listener as _;
 use crate::tunables::{LISTEN_BACKLOG, MIN_MULTI_RECV};
 
 /// Flags an endpoint may have as its default for sends.
-pub(crate) const TX_FLAGS: Flags = ACKED
-    .union(Flags::INJECT)
-    .union(Flags::INJECT_COMPLETE)
-    .union(Flags::COMPLETION);
+pub(crate) const TX_FLAGS: Flags = ACKED.union(flags![INJECT INJECT_COMPLETE COMPLETION]);
 
 /// Flags an endpoint may have as its default for receives.
-pub(crate) const RX_FLAGS: Flags = Flags::COMPLETION.union(Flags::MULTI_RECV);
+pub(crate) const RX_FLAGS: Flags = flags![COMPLETION MULTI_RECV];
 
 /// See the module. A plain endpoint has one to itself; the transmit and the receive context of
 /// one index of a scalable endpoint share one.

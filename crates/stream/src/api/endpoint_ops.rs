@@ -12,7 +12,9 @@ use ripstop_engine::Iov;
 use ripstop_engine::stream::{MAX_ATOMIC, RmaKind};
 use ripstop_engine::triggered::Basis;
 use ripstop_mem::UserBuf;
-use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
+use ripstop_types::{
+    AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov, flags,
+};
 
 use crate::addr::Addr;
 use crate::api::av::Av;
@@ -40,9 +42,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     }
 
     fn bind_cq(&self, cq: &Arc<Cq<T, K>>, flags: Flags) -> Result<()> {
-        const KNOWN: Flags = Flags::SEND
-            .union(Flags::RECV)
-            .union(Flags::SELECTIVE_COMPLETION);
+        const KNOWN: Flags = flags![SEND RECV SELECTIVE_COMPLETION];
         if !KNOWN.contains(flags) {
             return Err(Errno::EBADFLAGS);
         }
@@ -74,12 +74,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     }
 
     fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
-        const KNOWN: Flags = Flags::SEND
-            .union(Flags::RECV)
-            .union(Flags::READ)
-            .union(Flags::WRITE)
-            .union(Flags::REMOTE_READ)
-            .union(Flags::REMOTE_WRITE);
+        const KNOWN: Flags = flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE];
         if !KNOWN.contains(flags) || flags.is_empty() {
             return Err(Errno::EBADFLAGS);
         }

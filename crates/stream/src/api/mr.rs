@@ -10,7 +10,7 @@ use ripstop_engine::id::MrId;
 use ripstop_engine::mr::{Access, Mr as Region, PIECES};
 use ripstop_mem::UserBuf;
 use ripstop_os::{Shareable, Unfit};
-use ripstop_types::{Errno, Flags, MrMode, Result};
+use ripstop_types::{Errno, Flags, MrMode, Result, flags};
 
 use crate::api::counter::Counter;
 use crate::api::domain::{Domain, Looked, Mode};
@@ -45,13 +45,7 @@ impl<T: Transport, K: Mode> std::fmt::Debug for Mr<T, K> {
 
 impl<T: Transport, K: Mode> Mr<T, K> {
     pub(crate) fn register(domain: &Arc<Domain<T, K>>, attr: &MrAttr) -> Result<Arc<Self>> {
-        const ACCESS: Flags = Flags::SEND
-            .union(Flags::RECV)
-            .union(Flags::READ)
-            .union(Flags::WRITE)
-            .union(Flags::REMOTE_READ)
-            .union(Flags::REMOTE_WRITE)
-            .union(Flags::COLLECTIVE);
+        const ACCESS: Flags = flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE COLLECTIVE];
         let [memory, rest @ ..] = &attr.iov[..] else {
             return Err(Errno::EINVAL);
         };

@@ -3,29 +3,20 @@
 use ripstop_engine::id::CqId;
 use ripstop_engine::pool::Place;
 use ripstop_engine::stream::SEND_HEADER;
-use ripstop_types::Flags;
+use ripstop_types::{Flags, flags};
 
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::{InPlaceOf, Transport};
 
 /// Flags that ask for the peer's acknowledgement.
-pub(crate) const ACKED: Flags = Flags::TRANSMIT_COMPLETE
-    .union(Flags::DELIVERY_COMPLETE)
-    .union(Flags::COMMIT_COMPLETE);
+pub(crate) const ACKED: Flags = flags![TRANSMIT_COMPLETE DELIVERY_COMPLETE COMMIT_COMPLETE];
 
 /// Flags that make more of a receive than one message into one buffer.
-pub(crate) const SPECIAL: Flags = Flags::PEEK
-    .union(Flags::CLAIM)
-    .union(Flags::DISCARD)
-    .union(Flags::MULTI_RECV);
+pub(crate) const SPECIAL: Flags = flags![PEEK CLAIM DISCARD MULTI_RECV];
 
 /// Flags of a send or write that keep it off the fast path. An injected one has a limit of its own.
-pub(crate) const SLOW_FLAGS: Flags = ACKED
-    .union(Flags::MORE)
-    .union(Flags::INJECT)
-    .union(Flags::FENCE)
-    .union(Flags::TRIGGER);
+pub(crate) const SLOW_FLAGS: Flags = ACKED.union(flags![MORE INJECT FENCE TRIGGER]);
 
 /// Calls what a fast path leaves to others, in a function of its own: nothing of it is inlined into
 /// the fast path.
