@@ -132,10 +132,7 @@ impl Attach {
 
     /// Adds a region that the peer has offered. It replaces one with the same slot or key.
     pub(crate) fn add(&mut self, info: RegionInfo, rights: Rights) {
-        let other = |region: &(RegionInfo, Rights)| {
-            region.0.grant.slot() != info.grant.slot() && region.0.key != info.key
-        };
-        self.regions.retain(other);
+        self.regions.retain(|(other, _)| other.is_beside(&info));
         self.regions.push((info, rights));
     }
 
@@ -163,15 +160,11 @@ impl Attach {
     pub(crate) fn find(&self, place: &RmaIov, write: bool) -> Option<RemotePlace> {
         let mut regions = self.regions.iter();
         let (info, rights) = regions.find(|(info, _)| info.key == place.key)?;
-        let at = place.addr.checked_sub(info.base)?;
-        let end = at.checked_add(place.len)?;
         let may = match write {
             true => rights.write,
             false => rights.read,
         };
-        if !may || place.len == 0 || end > info.len {
-            return None;
-        }
+        let at = info.find(place).filter(|_| may)?;
         Some(RemotePlace {
             grant: info.grant,
             addr: usize::try_from(info.offset.checked_add(at)?).ok()?,

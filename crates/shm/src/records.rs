@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use ripstop_mem::ring::Grant;
+use ripstop_types::RmaIov;
 
 /// Bytes of a record.
 pub(crate) const RECORD_BYTES: usize = 48;
@@ -74,6 +75,18 @@ pub(crate) struct RegionInfo {
 impl RegionInfo {
     const fn words(&self) -> [u64; 4] {
         [self.key, self.base, self.len, self.offset]
+    }
+
+    /// Whether both can be there at once: a slot has one region, and a key.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        self.grant.slot() != other.grant.slot() && self.key != other.key
+    }
+
+    /// Where `place` begins in the region; `None` unless all of it is inside, at least a byte.
+    pub(crate) fn find(&self, place: &RmaIov) -> Option<u64> {
+        let at = place.addr.checked_sub(self.base)?;
+        let end = at.checked_add(place.len)?;
+        (place.len > 0 && end <= self.len).then_some(at)
     }
 }
 

@@ -30,10 +30,7 @@ impl Windows {
     /// Maps a region that the peer has offered, in place of one with the same slot or key. The error says
     /// why it cannot be mapped; it is then accessed by the ring.
     pub(crate) fn map(&mut self, info: RegionInfo, fd: OwnedFd) -> Result<(), &'static str> {
-        let other = |mapped: &MappedRegion| {
-            mapped.info.grant.slot() != info.grant.slot() && mapped.info.key != info.key
-        };
-        self.0.retain(other);
+        self.0.retain(|mapped| mapped.info.is_beside(&info));
         let len = Some(info.len).filter(|len| *len <= MAX_WINDOW_BYTES);
         let len = len.and_then(|len| usize::try_from(len).ok());
         let len = len.ok_or("it is too long")?;
