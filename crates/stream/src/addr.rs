@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
 use ripstop_core::Address;
-use ripstop_types::{FiAddr, Result};
+use ripstop_types::{Errno, FiAddr, Result};
 
 /// The name of an endpoint: what address vectors hold and `fi_getname` gives. `Display` is for the
 /// log.
@@ -81,7 +81,9 @@ pub trait Peers<A>: Debug + Send + Sized {
     /// # Errors
     /// `ENOSYS` where peers of this kind cannot be shared; `ENOENT` for `read_only` if nobody has
     /// it open; `EINVAL` for a name that is none; errors of the system.
-    fn open_shared(name: &str, count: usize, read_only: bool) -> Result<Self>;
+    fn open_shared(_name: &str, _count: usize, _read_only: bool) -> Result<Self> {
+        Err(Errno::ENOSYS)
+    }
 
     /// The address of a peer.
     fn lookup(&self, peer: FiAddr) -> Option<A>;
@@ -107,5 +109,7 @@ pub trait Peers<A>: Debug + Send + Sized {
     fn addresses(&self) -> Vec<FiAddr>;
 
     /// The fabric addresses by order of insertion (`fi_av_attr::map_addr`), if the table is shared.
-    fn map(&self) -> &[u64];
+    fn map(&self) -> &[u64] {
+        &[]
+    }
 }

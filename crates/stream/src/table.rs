@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ripstop_core::AddressTable;
 use ripstop_core::av::{NameTable, Shareable, SharedTable};
-use ripstop_types::{Errno, FiAddr, Result};
+use ripstop_types::{FiAddr, Result};
 
 use crate::addr::{Addr, Peers};
 
@@ -76,10 +76,6 @@ impl<O: Peers<A>, A: Addr + Shareable> Peers<A> for Table<O, A> {
 /// What a table of one address vector, of addresses of this type, is to the others: it has no name.
 macro_rules! own {
     ($addr:ty) => {
-        fn open_shared(_: &str, _: usize, _: bool) -> Result<Self> {
-            Err(Errno::ENOSYS)
-        }
-
         fn find(&mut self, addr: &$addr) -> FiAddr {
             Self::find(self, addr)
         }
@@ -94,10 +90,6 @@ macro_rules! own {
 
         fn addresses(&self) -> Vec<FiAddr> {
             self.iter().map(|(addr, _)| addr).collect()
-        }
-
-        fn map(&self) -> &[u64] {
-            &[]
         }
     };
 }
