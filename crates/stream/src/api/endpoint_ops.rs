@@ -202,7 +202,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             }
         });
         if let (Some(srx), Some(cq)) = (&bound.srx, &bound.rx_cq) {
-            srx.note_cq(&mut state, cq.id);
+            srx.note_cq(cq.id);
         }
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         if self.part != Part::Rx {

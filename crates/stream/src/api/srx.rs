@@ -1,9 +1,8 @@
 //! Shared receive contexts.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use ripstop_core::RxAttr;
 use ripstop_core::provider::{self, DataCall, EpOption, RecvKind, Threshold, Token};
 use ripstop_engine::Iov;
@@ -15,9 +14,8 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::api::counter::Counter;
 use crate::api::cq::Cq;
-use crate::api::domain::{Domain, Mode, bind_once};
+use crate::api::domain::{Domain, Mode};
 use crate::rx::post::new_recv;
-use crate::state::State;
 use crate::state::ep::Named;
 use crate::state::held::{At, Held, Owner, SrxAt};
 use crate::transport::Transport;
@@ -46,24 +44,6 @@ impl OneAv {
     }
 }
 
-/// A completion queue, once there is one.
-#[derive(Debug)]
-struct NotedCq(AtomicU32);
-
-impl NotedCq {
-    const fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
-    fn get(&self) -> Option<CqId> {
-        CqId::new(self.0.load(Ordering::Relaxed))
-    }
-
-    fn set(&self, cq: CqId) {
-        self.0.store(cq.number(), Ordering::Relaxed);
-    }
-}
-
 /// A shared receive context.
 #[derive(Debug)]
 pub struct SharedRx<T: Transport, K: Mode> {
@@ -72,20 +52,14 @@ pub struct SharedRx<T: Transport, K: Mode> {
     flags: Flags,
     /// Peeks report the source.
     source: bool,
-    /// Where peeks and cancelled receives are reported: the queue bound to the context, or
-    /// that of its first endpoint.
-    cq: NotedCq,
+    /// The number of the queue that [`SharedRx::cq`] gives; 0 before there is one.
+    cq: AtomicU32,
     pub(crate) av: OneAv,
     /// Upper bits of a source that name a context of the peer.
     ctx_bits: AtomicU8,
     /// What is bound to the context; it lives as long.
-    bound: Mutex<Bound<T, K>>,
-}
-
-#[derive(Debug)]
-struct Bound<T: Transport, K: Mode> {
-    cq: Option<Arc<Cq<T, K>>>,
-    counter: Option<Arc<Counter<T, K>>>,
+    bound_cq: OnceLock<Arc<Cq<T, K>>>,
+    counter: OnceLock<Arc<Counter<T, K>>>,
 }
 
 impl<T: Transport, K: Mode> SharedRx<T, K> {
@@ -98,20 +72,17 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
             id,
             flags: attr.op_flags,
             source: caps.contains(Flags::SOURCE),
-            cq: NotedCq::new(),
+            cq: AtomicU32::new(0),
             av: OneAv::new(),
             ctx_bits: AtomicU8::new(0),
-            bound: Mutex::new(Bound {
-                cq: None,
-                counter: None,
-            }),
+            bound_cq: OnceLock::new(),
+            counter: OnceLock::new(),
         }))
     }
 
     /// The counter bound to the context, for an endpoint without one.
     pub(crate) fn counter(&self) -> Option<CounterId> {
-        let bound = self.bound.lock();
-        bound.counter.as_ref().map(|counter| counter.id)
+        self.counter.get().map(|counter| counter.id)
     }
 
     /// An endpoint with this address vector uses the context.
@@ -122,17 +93,23 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
     }
 
     /// An endpoint with this receive queue uses the context.
-    pub(crate) fn note_cq(&self, _state: &mut State<T>, cq: CqId) {
-        if self.cq.get().is_none() {
-            self.cq.set(cq);
+    pub(crate) fn note_cq(&self, cq: CqId) {
+        if self.cq().is_none() {
+            self.cq.store(cq.number(), Ordering::Relaxed);
         }
+    }
+
+    /// Where peeks and cancelled receives are reported: the queue bound to the context, or
+    /// that of its first endpoint.
+    fn cq(&self) -> Option<CqId> {
+        CqId::new(self.cq.load(Ordering::Relaxed))
     }
 
     /// Where receives that were put off are posted.
     fn place(&self) -> At {
         At::Srx(SrxAt {
             id: self.id,
-            cq: self.cq.get(),
+            cq: self.cq(),
             source: self.source,
             ctx_bits: self.ctx_bits.load(Ordering::Relaxed),
         })
@@ -148,7 +125,7 @@ impl<T: Transport, K: Mode> SharedRx<T, K> {
             return Err(Errno::EOPNOTSUPP);
         }
         let peeks = matches!(call, DataCall::Recv { flags, .. } if flags.contains(Flags::PEEK));
-        if peeks && self.cq.get().is_none() {
+        if peeks && self.cq().is_none() {
             return Err(Errno::ENOCQ);
         }
         Held::data(self.place(), call, work)
@@ -174,9 +151,9 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         if !Arc::ptr_eq(&cq.domain, &self.domain) {
             return Err(Errno::EDOMAIN);
         }
-        let mut bound = self.bound.lock();
-        bind_once(&mut bound.cq, cq)?;
-        self.cq.set(cq.id);
+        let bound = self.bound_cq.set(Arc::clone(cq));
+        bound.map_err(|_| Errno::EINVAL)?;
+        self.cq.store(cq.id.number(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -189,7 +166,8 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         }
         // Receives are counted by the endpoint that gets them; the context only keeps its own
         // counter alive for endpoints that have none.
-        bind_once(&mut self.bound.lock().counter, counter)
+        let bound = self.counter.set(Arc::clone(counter));
+        bound.map_err(|_| Errno::EINVAL)
     }
 
     fn recv(
@@ -203,7 +181,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         let src = Named::source(src, self.ctx_bits.load(Ordering::Relaxed));
         let recv = new_recv(kind, Iov::new(iov)?, src, context);
         let flags = flags.unwrap_or(self.flags);
-        let cq = self.cq.get();
+        let cq = self.cq();
         if flags.contains(Flags::PEEK) && cq.is_none() {
             return Err(Errno::ENOCQ);
         }
@@ -220,7 +198,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
 
     fn cancel(&self, context: Context) -> Result<()> {
         let mut state = self.domain.lock();
-        let cq = self.cq.get();
+        let cq = self.cq();
         let done = match state.engine.cancel(self.id, cq, context) {
             Err(Errno::ENOENT) => state.cancel_triggered(self.place(), context),
             done => done,
