@@ -56,42 +56,34 @@ fn not_ours() {
     );
 }
 
+/// Functions with so many arguments, and with fewer.
 macro_rules! slots {
-    ($($arg:ident)*) => {
-        impl<$($arg,)* R: Answer> Slot for unsafe extern "C" fn($($arg),*) -> R {
+    () => {};
+    ($first:ident $($arg:ident)*) => {
+        impl<$first, $($arg,)* R: Answer> Slot for unsafe extern "C" fn($first, $($arg),*) -> R {
             const MISSING: Self = {
-                unsafe extern "C" fn missing<$($arg,)* R: Answer>($(_: $arg),*) -> R {
+                unsafe extern "C" fn missing<$first, $($arg,)* R: Answer>(
+                    _: $first, $(_: $arg),*
+                ) -> R {
                     R::ENOSYS
                 }
-                missing::<$($arg,)* R>
+                missing::<$first, $($arg,)* R>
             };
             const NOT_OURS: Self = {
-                unsafe extern "C" fn refused<$($arg,)* R: Answer>($(_: $arg),*) -> R {
+                unsafe extern "C" fn refused<$first, $($arg,)* R: Answer>(
+                    _: $first, $(_: $arg),*
+                ) -> R {
                     not_ours();
                     R::NOT_OURS
                 }
-                refused::<$($arg,)* R>
+                refused::<$first, $($arg,)* R>
             };
         }
+
+        slots!($($arg)*);
     };
 }
 
-slots!(A);
-slots!(A B);
-slots!(A B C);
-slots!(A B C D);
-slots!(A B C D E);
-slots!(A B C D E F);
-slots!(A B C D E F G);
-slots!(A B C D E F G H);
-slots!(A B C D E F G H I);
-slots!(A B C D E F G H I J);
-slots!(A B C D E F G H I J K);
-slots!(A B C D E F G H I J K L);
-slots!(A B C D E F G H I J K L M);
-slots!(A B C D E F G H I J K L M N);
-slots!(A B C D E F G H I J K L M N O);
-slots!(A B C D E F G H I J K L M N O P);
 slots!(A B C D E F G H I J K L M N O P Q);
 
 /// A table of operations.
