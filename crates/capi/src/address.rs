@@ -8,7 +8,7 @@ use ripstop_abi as abi;
 use ripstop_core::{Address, sockaddr};
 use ripstop_types::{AddrFormat, Errno, Result};
 
-use crate::edge::{Arg2, arguments};
+use crate::edge::arguments;
 use crate::errno::{self, code, fail};
 use crate::text::Text;
 use crate::tostr::address::{printed, size_of_address};
@@ -96,22 +96,10 @@ impl AddressOfLen<'_> {
     }
 }
 
-/// Where a call gives an address: null, or as much room as the length beside it says; that may be
-/// null too.
-pub(crate) struct AddressOut<'a> {
-    at: *mut c_void,
-    len: Option<&'a mut usize>,
-}
-
-impl Arg2 for AddressOut<'_> {
-    type A = *mut c_void;
-    type B = *mut usize;
-
-    unsafe fn from_c(at: *mut c_void, len: *mut usize) -> Self {
-        // SAFETY: null or a variable that nobody else uses, by the contract of `from_c`.
-        let len = unsafe { len.as_mut() };
-        Self { at, len }
-    }
+arguments! {
+    /// Where a call gives an address: null, or as much room as the length beside it says; that may be
+    /// null too.
+    pub(crate) struct AddressOut { at: *mut c_void, len: Option<&'a mut usize> }
 }
 
 impl AddressOut<'_> {

@@ -337,22 +337,10 @@ impl Arg2 for PeerArray<'_> {
     }
 }
 
-/// Where `fi_av_straddr` writes text: null, or as many bytes as the length beside it says, which may
-/// be null too.
-struct TextRoom<'a> {
-    at: *mut c_char,
-    len: Option<&'a mut usize>,
-}
-
-impl Arg2 for TextRoom<'_> {
-    type A = *mut c_char;
-    type B = *mut usize;
-
-    unsafe fn from_c(at: *mut c_char, len: *mut usize) -> Self {
-        // SAFETY: null or a variable that nobody else uses, by the contract of `from_c`.
-        let len = unsafe { len.as_mut() };
-        Self { at, len }
-    }
+arguments! {
+    /// Where `fi_av_straddr` writes text: null, or as many bytes as the length beside it says, which may
+    /// be null too.
+    struct TextRoom { at: *mut c_char, len: Option<&'a mut usize> }
 }
 
 impl TextRoom<'_> {

@@ -79,14 +79,9 @@ macro_rules! trampolines {
             @args [$(#[$meta])* $vis fn $name $generics -> $ret $body] [] [] $($args)*,
         }
     )* };
-    (@args $fn:tt [$($params:tt)*] [$($lets:tt)*]
-        $x:ident: $t:ident($a:ident, $b:ident), $($rest:tt)*
-    ) => {
-        $crate::edge::trampolines! { @args $fn
-            [$($params)* a: <$t as $crate::edge::Arg2>::A, b: <$t as $crate::edge::Arg2>::B,]
-            [$($lets)*
-                // SAFETY: C calls this function with the arguments that its manual page asks for.
-                let $x = unsafe { <$t as $crate::edge::Arg2>::from_c(a, b) };]
+    (@args $fn:tt $params:tt $lets:tt $x:ident: $t:ident($a:ident, $b:ident), $($rest:tt)*) => {
+        $crate::edge::trampolines! { @args $fn $params $lets
+            $x: $t(a, b) as (<$t as $crate::edge::Arg2>::A, <$t as $crate::edge::Arg2>::B),
             $($rest)*
         }
     };
@@ -122,19 +117,15 @@ macro_rules! trampolines {
         $crate::edge::trampolines! { @args $fn
             [$($params)* $x: $c,]
             [$($lets)*
-                // SAFETY: C calls this function with the arguments that its manual page asks for.
-                let $x = unsafe { <$t as $crate::edge::Arg>::from_c($x) };]
-            $($rest)*
-        }
-    };
-    (@args $fn:tt [$($params:tt)*] [$($lets:tt)*] $x:ident: $t:ty, $($rest:tt)*) => {
-        $crate::edge::trampolines! { @args $fn
-            [$($params)* $x: <$t as $crate::edge::Arg>::C,]
-            [$($lets)*
                 // SAFETY: C calls this function with the arguments that its manual page asks for,
                 // and through the table of an object of the type that `This` names.
                 let $x = unsafe { <$t as $crate::edge::Arg>::from_c($x) };]
             $($rest)*
+        }
+    };
+    (@args $fn:tt $params:tt $lets:tt $x:ident: $t:ty, $($rest:tt)*) => {
+        $crate::edge::trampolines! { @args $fn $params $lets
+            $x: $t as <$t as $crate::edge::Arg>::C, $($rest)*
         }
     };
     (@args
@@ -187,12 +178,19 @@ macro_rules! arguments {
         }
 
         #[allow(unsafe_code)]
-        impl $crate::edge::Arg2 for $name<'_> {
-            type A = $a;
-            type B = $b;
+        impl<'a> $crate::edge::Arg2 for $name<'a> {
+            type A = <$a as $crate::edge::Arg>::C;
+            type B = <$b as $crate::edge::Arg>::C;
 
             #[inline(always)]
-            unsafe fn from_c($at: $a, $len: $b) -> Self {
+            unsafe fn from_c(
+                $at: <$a as $crate::edge::Arg>::C,
+                $len: <$b as $crate::edge::Arg>::C,
+            ) -> Self {
+                // SAFETY: each of the two is this argument, by the contract of `from_c`.
+                let $at = unsafe { <$a as $crate::edge::Arg>::from_c($at) };
+                // SAFETY: each of the two is this argument, by the contract of `from_c`.
+                let $len = unsafe { <$b as $crate::edge::Arg>::from_c($len) };
                 let call = core::marker::PhantomData;
                 Self { $at, $len, call }
             }
@@ -220,17 +218,7 @@ macro_rules! values {
 values! { c_int u32 u64 usize }
 
 /// An address that is not followed.
-impl<T> Arg for *mut T {
-    type C = Self;
-
-    #[inline(always)]
-    unsafe fn from_c(c: Self) -> Self {
-        c
-    }
-}
-
-/// An address that is not followed.
-impl<T> Arg for *const T {
+impl<P: Pointer> Arg for P {
     type C = Self;
 
     #[inline(always)]
