@@ -10,7 +10,7 @@ use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_types::{Errno, Flags, Result};
 
 use crate::counter::CounterBody;
-use crate::edge::{AnyFid, Arg2, Array, In, Out, Whole, arguments, trampolines};
+use crate::edge::{AnyFid, Arg2, Argument, Array, In, Out, Whole, trampolines};
 use crate::eq;
 use crate::errno::{self, code, fail};
 use crate::object::domain::DomainBody;
@@ -114,19 +114,6 @@ trampolines! { [D: Domain]
     }
 }
 
-arguments! {
-    /// The argument of `fi_control` of a region or a domain: null, or what the command takes.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Argument { at: *mut c_void }
-}
-
-impl Argument<'_> {
-    /// Its address.
-    pub(crate) const fn as_ptr(self) -> *mut c_void {
-        self.at
-    }
-}
-
 /// `fi_mr_map_raw` and `fi_mr_unmap_key`, operations of the domain: raw keys are the keys.
 pub(crate) fn domain_control(command: c_int, arg: Argument<'_>) -> Result<()> {
     match command {
@@ -137,9 +124,9 @@ pub(crate) fn domain_control(command: c_int, arg: Argument<'_>) -> Result<()> {
 }
 
 /// `FI_MAP_RAW_MR`, with the argument of this command.
-fn map_raw(Argument { at: map, .. }: Argument<'_>) -> Result<()> {
-    // SAFETY: null or a `struct fi_mr_map_raw`, which is what this command takes.
-    let map = unsafe { map.cast::<abi::fi_mr_map_raw>().as_ref() };
+fn map_raw(arg: Argument<'_>) -> Result<()> {
+    // SAFETY: this command takes a `struct fi_mr_map_raw`.
+    let map = unsafe { arg.get::<abi::fi_mr_map_raw>() };
     let map = map.ok_or_else(|| errno::missing("FI_MAP_RAW_MR", "arg"))?;
     if map.key_size != size_of::<u64>() || map.raw_key.is_null() || map.key.is_null() {
         return Err(Errno::EINVAL);
@@ -152,9 +139,9 @@ fn map_raw(Argument { at: map, .. }: Argument<'_>) -> Result<()> {
 }
 
 /// `FI_GET_RAW_MR`, with the argument of this command.
-fn raw_attr(key: u64, Argument { at: attr, .. }: Argument<'_>) -> Result<()> {
-    // SAFETY: null or a `struct fi_mr_raw_attr`, which is what this command takes.
-    let attr = unsafe { attr.cast::<abi::fi_mr_raw_attr>().as_mut() };
+fn raw_attr(key: u64, arg: Argument<'_>) -> Result<()> {
+    // SAFETY: this command takes a `struct fi_mr_raw_attr`.
+    let attr = unsafe { arg.get::<abi::fi_mr_raw_attr>() };
     let attr = attr.ok_or_else(|| errno::missing("FI_GET_RAW_MR", "arg"))?;
     // SAFETY: null or the variable with the size of the raw key.
     let size = unsafe { attr.key_size.as_mut() }.ok_or(Errno::EINVAL)?;

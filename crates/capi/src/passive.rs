@@ -11,7 +11,7 @@ use ripstop_types::{AddrFormat, Errno, Result};
 
 use crate::address::{AddressOfLen, AddressOut};
 use crate::buffers::Src;
-use crate::edge::{AnyFid, Out, arguments, trampolines};
+use crate::edge::{AnyFid, Argument, Out, trampolines};
 use crate::eq::{Bound, EqBody};
 use crate::errno::{code, fail};
 use crate::handles;
@@ -137,20 +137,15 @@ trampolines! { [F: Fabric]
     }
 }
 
-arguments! {
-    /// The argument of `fi_control` of a passive endpoint: null, or what the command takes.
-    struct Argument { at: *mut c_void }
-}
-
 impl Argument<'_> {
     /// The argument of `FI_BACKLOG`.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for null and a negative number.
     fn backlog(self) -> Result<u32> {
-        // SAFETY: null or an `int`, which is what this command takes.
-        let backlog = unsafe { self.at.cast::<c_int>().as_ref() };
-        let backlog = backlog.and_then(|&backlog| u32::try_from(backlog).ok());
+        // SAFETY: this command takes an `int`.
+        let backlog = unsafe { self.get::<c_int>() };
+        let backlog = backlog.and_then(|backlog| u32::try_from(*backlog).ok());
         backlog.ok_or(Errno::EINVAL)
     }
 }

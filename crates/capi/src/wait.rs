@@ -1,14 +1,14 @@
 #![allow(unsafe_code)]
 //! Wait objects of queues and counters (`fi_cq(3)`, `fi_eq(3)`, `fi_cntr(3)`).
 
-use core::ffi::{c_int, c_short, c_void};
+use core::ffi::{c_int, c_short};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use ripstop_abi as abi;
 use ripstop_types::{Errno, Result, WaitObj};
 
-use crate::edge::{arguments, trampolines};
+use crate::edge::{Argument, trampolines};
 use crate::errno::{self, code};
 use crate::object::{Body, This};
 
@@ -40,12 +40,6 @@ pub(crate) trait Waits: Body {
     fn wait_fd(&self) -> Result<RawFd>;
 }
 
-arguments! {
-    /// The argument of `fi_control` of such an object: null, or what the command takes, which for
-    /// `FI_GETWAIT` depends on the wait object.
-    pub(crate) struct Argument { at: *mut c_void }
-}
-
 trampolines! { [B: Waits]
     /// `fi_control` of a queue, a counter or a wait set.
     pub(crate) extern "C" fn control(this: This<B, abi::fid>, command: c_int, arg: Argument) -> c_int {
@@ -53,17 +47,19 @@ trampolines! { [B: Waits]
     }
 }
 
-/// `FI_GETWAIT` and `FI_GETWAITOBJ` of the object that the argument was passed for.
+/// `FI_GETWAIT` and `FI_GETWAITOBJ` of the object that the argument was passed for. What the first
+/// takes depends on the wait object.
 ///
 /// # Errors
 /// [`Errno::ENODATA`] without a wait object, [`Errno::EINVAL`] for null, [`Errno::ETOOSMALL`]
 /// with the needed number for too few `struct pollfd`, [`Errno::ENOSYS`] for another command.
 fn answer(
     command: c_int,
-    Argument { at: arg, .. }: Argument<'_>,
+    arg: Argument<'_>,
     object: WaitObj,
     fd: impl Fn() -> Result<RawFd>,
 ) -> Result<()> {
+    let arg = arg.as_ptr();
     if !matches!(command, abi::FI_GETWAIT | abi::FI_GETWAITOBJ) {
         return Err(Errno::ENOSYS);
     }

@@ -11,13 +11,13 @@ use ripstop_core::provider::{DataCall, Domain, Threshold, Work, WorkOp};
 use ripstop_types::{AtomicKind, Errno, Flags, Result};
 
 use crate::counter;
-use crate::edge::{AnyFid, Array, Whole, trampolines};
+use crate::edge::{AnyFid, Argument, Array, Whole, trampolines};
 use crate::endpoint::atomic::Message;
 use crate::endpoint::body::behind;
 use crate::endpoint::rma::Remote;
 use crate::endpoint::send::{self, data_of};
 use crate::errno::{code, missing};
-use crate::mr::{self, Argument};
+use crate::mr;
 use crate::object::This;
 use crate::object::domain::{DomainBody, same_domain};
 use crate::receive;

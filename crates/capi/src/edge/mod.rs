@@ -16,7 +16,7 @@ mod pointers;
 mod whole;
 
 pub(crate) use fid::{AnyFid, Object};
-pub(crate) use whole::{Array, In, Out, Pointer, Whole};
+pub(crate) use whole::{Argument, Array, In, Out, Pointer, Whole};
 
 /// An argument of a C call.
 pub(crate) trait Arg: Sized {

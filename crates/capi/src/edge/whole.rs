@@ -8,7 +8,7 @@ use core::{ptr, slice};
 
 use ripstop_types::Result;
 
-use super::{Arg, Arg2, Arg3};
+use super::{Arg, Arg2, Arg3, arguments};
 use crate::errno::missing;
 
 /// `const T *` or `T *`: the interface is not of one mind for arguments that are only read.
@@ -167,6 +167,29 @@ impl<T> Out<'_, T> {
             // SAFETY: not null, and then valid for writes: `from_c` was promised that.
             unsafe { self.at.write(value) };
         }
+    }
+}
+
+arguments! {
+    /// The argument of `fi_control`: null, or what the command of the same call takes.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Argument { at: *mut c_void }
+}
+
+impl<'a> Argument<'a> {
+    /// Its address.
+    pub(crate) const fn as_ptr(self) -> *mut c_void {
+        self.at
+    }
+
+    /// What the command takes; `None` for null.
+    ///
+    /// # Safety
+    ///
+    /// The command takes a `T`.
+    pub(crate) unsafe fn get<T>(self) -> Option<&'a mut T> {
+        // SAFETY: null or what the command takes, which nobody else uses during the call.
+        unsafe { self.at.cast::<T>().as_mut() }
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) mod send;
 use crate::av::body::AvBody;
 use crate::counter;
 use crate::cq::CqBody;
-use crate::edge::{AnyFid, Arg, Out, Whole, arguments, trampolines};
+use crate::edge::{AnyFid, Arg, Argument, Out, Whole, trampolines};
 use crate::eq::{Bound, EqBody};
 use crate::errno::{code, fail, missing};
 use crate::info::layout::InfoIn;
@@ -207,59 +207,50 @@ fn allowed_flags(class: usize) -> Flags {
     }
 }
 
-arguments! {
-    /// The argument of `fi_control` of an endpoint: null, or what the command takes.
-    struct Argument { at: *mut c_void }
-}
-
-/// What `fi_control` asks of an endpoint.
-enum Command<'a> {
-    Enable,
-    Alias(Whole<'a, abi::fi_alias>),
-    GetFlags(&'a mut u64),
-    SetFlags(&'a mut u64),
-}
-
-impl<'a> Command<'a> {
-    /// # Errors
-    /// [`Errno::ENOSYS`] for another command, [`Errno::EINVAL`] without an argument.
-    fn of(command: c_int, Argument { at, .. }: Argument<'_>) -> Result<Self> {
-        let missing = || missing("fi_control of an endpoint", "arg");
-        match command {
-            abi::FI_ENABLE => Ok(Self::Enable),
-            abi::FI_ALIAS => {
-                // SAFETY: null or a whole `struct fi_alias`, which is what this command takes.
-                let alias = unsafe { Whole::behind(at.cast()) };
-                alias.map(Self::Alias).ok_or_else(missing)
-            }
-            abi::FI_GETOPSFLAG | abi::FI_SETOPSFLAG => {
-                // SAFETY: null or a `uint64_t`, which is what these commands take.
-                let flags: Option<&'a mut u64> = unsafe { at.cast::<u64>().as_mut() };
-                let flags = flags.ok_or_else(missing)?;
-                Ok(match command {
-                    abi::FI_GETOPSFLAG => Self::GetFlags(flags),
-                    _ => Self::SetFlags(flags),
-                })
-            }
-            _ => Err(Errno::ENOSYS),
-        }
-    }
-}
-
 trampolines! { [D: Domain, M: Defaults]
     /// `fi_control` of an endpoint.
     extern "C" fn control(this: This<EpBody<D, M>, abi::fid>, command: c_int, arg: Argument) -> c_int {
-        match Command::of(command, arg) {
-            Ok(Command::Enable) => code(this.shared.lock().enable(&this.ep)),
-            Ok(Command::Alias(wanted)) => {
-                let flags = Flags::from_bits_retain(wanted.flags);
-                wanted.out().open(|| alias(&this, flags, this.context()))
+        match command {
+            abi::FI_ENABLE => code(this.shared.lock().enable(&this.ep)),
+            abi::FI_ALIAS => match arg.alias() {
+                Ok(wanted) => {
+                    let flags = Flags::from_bits_retain(wanted.flags);
+                    wanted.out().open(|| alias(&this, flags, this.context()))
+                }
+                Err(error) => fail(error),
+            },
+            abi::FI_GETOPSFLAG | abi::FI_SETOPSFLAG => {
+                let get = command == abi::FI_GETOPSFLAG;
+                code(arg.op_flags().and_then(|flags| op_flags(&this, flags, get)))
             }
-            Ok(Command::GetFlags(flags)) => code(op_flags(&this, flags, true)),
-            Ok(Command::SetFlags(flags)) => code(op_flags(&this, flags, false)),
-            Err(error) => fail(error),
+            _ => fail(Errno::ENOSYS),
         }
     }
+}
+
+impl<'a> Argument<'a> {
+    /// The argument of `FI_ALIAS`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null.
+    fn alias(self) -> Result<Whole<'a, abi::fi_alias>> {
+        // SAFETY: null or a whole `struct fi_alias`, which is what this command takes.
+        let alias = unsafe { Whole::behind(self.as_ptr().cast()) };
+        alias.ok_or_else(no_argument)
+    }
+
+    /// The argument of `FI_GETOPSFLAG` and `FI_SETOPSFLAG`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null.
+    fn op_flags(self) -> Result<&'a mut u64> {
+        // SAFETY: these commands take a `uint64_t`.
+        unsafe { self.get() }.ok_or_else(no_argument)
+    }
+}
+
+fn no_argument() -> Errno {
+    missing("fi_control of an endpoint", "arg")
 }
 
 impl<'a> Whole<'a, abi::fi_alias> {

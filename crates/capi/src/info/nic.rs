@@ -2,6 +2,7 @@
 //! The `fid_nic` of an `fi_info`, an object that copies and frees itself.
 
 use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
 use core::ptr;
 
 use ripstop_abi as abi;
@@ -9,7 +10,7 @@ use ripstop_abi as abi;
 use super::copy::text;
 use super::part;
 use crate::cmem;
-use crate::edge::{Arg, Out, Whole, arguments, trampolines};
+use crate::edge::{Arg, Argument, Out, Pointer, Whole, trampolines};
 use crate::tables::{Table, table};
 use crate::text::{Text, TextOut};
 use crate::tostr::nic as print;
@@ -117,55 +118,27 @@ unsafe extern "C" fn close(fid: *mut abi::fid) -> c_int {
     0
 }
 
-/// A NIC made here.
-struct ThisNic<'a>(Whole<'a, abi::fid_nic>);
+/// A NIC made here, to which an operation of [`OPS`] belongs.
+struct ThisNic<'a, P>(Whole<'a, abi::fid_nic>, PhantomData<P>);
 
-impl ThisNic<'_> {
-    /// # Safety
-    ///
-    /// `fid` is that of a NIC made here.
-    unsafe fn of(fid: *const abi::fid) -> Self {
-        // SAFETY: a NIC, which begins with its `fid`, by the contract of this function.
-        let nic = unsafe { &*fid.cast::<abi::fid_nic>() };
+impl<P: Pointer<Target = abi::fid>> Arg for ThisNic<'_, P> {
+    type C = P;
+
+    unsafe fn from_c(fid: P) -> Self {
+        // SAFETY: the operations of [`OPS`] belong to NICs made here, which begin with their `fid`.
+        let nic = unsafe { &*fid.address().cast::<abi::fid_nic>() };
         // SAFETY: NICs made here have all their parts, which are freed with them.
-        Self(unsafe { Whole::new(nic) })
+        Self(unsafe { Whole::new(nic) }, PhantomData)
     }
-}
-
-impl Arg for ThisNic<'_> {
-    type C = *mut abi::fid;
-
-    unsafe fn from_c(fid: *mut abi::fid) -> Self {
-        // SAFETY: the operations of [`OPS`] belong to NICs made here.
-        unsafe { Self::of(fid) }
-    }
-}
-
-/// As [`ThisNic`], for an operation that takes it as `const`.
-struct ThisConstNic<'a>(ThisNic<'a>);
-
-impl Arg for ThisConstNic<'_> {
-    type C = *const abi::fid;
-
-    unsafe fn from_c(fid: *const abi::fid) -> Self {
-        // SAFETY: the operations of [`OPS`] belong to NICs made here.
-        Self(unsafe { ThisNic::of(fid) })
-    }
-}
-
-arguments! {
-    /// The argument of `fi_control`: null, or what the command takes, which for `FI_DUP` is the place for
-    /// the copy.
-    struct Argument { at: *mut c_void }
 }
 
 trampolines! { []
     /// `fi_control` of a NIC: `FI_DUP`, as `fi_dupinfo` calls it.
-    extern "C" fn control(nic: ThisNic, command: c_int, arg: Argument) -> c_int {
+    extern "C" fn control(nic: ThisNic<*mut abi::fid>, command: c_int, arg: Argument) -> c_int {
         if command != abi::FI_DUP {
             return -abi::FI_ENOSYS;
         }
-        if arg.at.is_null() {
+        if arg.as_ptr().is_null() {
             return -abi::FI_EINVAL;
         }
         let copy = copy(nic.0);
@@ -177,12 +150,12 @@ trampolines! { []
     }
 
     /// Appends the NIC to the string in `buf`, within its `len` bytes.
-    extern "C" fn tostr(nic: ThisConstNic, out: TextOut(buf, len)) -> c_int {
+    extern "C" fn tostr(nic: ThisNic<*const abi::fid>, out: TextOut(buf, len)) -> c_int {
         if out.is_empty() {
             return -abi::FI_EINVAL;
         }
         let mut text = Text::default();
-        print::nic(&mut text, nic.0.0);
+        print::nic(&mut text, nic.0);
         text.copy_to(out.rest());
         0
     }
@@ -193,6 +166,6 @@ impl Argument<'_> {
     fn place(&self) -> Out<'_, *mut abi::fid_nic> {
         // SAFETY: this command takes a pointer to a NIC pointer, which is what `from_c` was
         // promised.
-        unsafe { Out::from_c(self.at.cast()) }
+        unsafe { Out::from_c(self.as_ptr().cast()) }
     }
 }
