@@ -51,9 +51,8 @@ pub(crate) fn of_domain<'a, D: Domain>(
 
 impl<D: Domain> CounterBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         control: Some(wait::control::<Self>),
-        ..*Table::NONE
+        ..*Self::CLOSING
     };
     const CNTR: &'static abi::fi_ops_cntr = operations!(fi_ops_cntr [D] {
         read readerr add set wait adderr seterr

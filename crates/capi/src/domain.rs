@@ -13,16 +13,15 @@ use crate::edge::{AnyFid, trampolines};
 use crate::eq::EqBody;
 use crate::errno::{code, fail};
 use crate::object::domain::DomainBody;
-use crate::object::{self, Room, This};
+use crate::object::{self, Body, Room, This};
 use crate::tables::{Table, table};
 use crate::{av, counter, cq, endpoint, poll, sep, srx, stx, work};
 
 impl<D: Domain> DomainBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
         control: Some(work::control::<D>),
-        ..*Table::NONE
+        ..*Self::CLOSING
     };
     const DOMAIN: &'static abi::fi_ops_domain = &abi::fi_ops_domain {
         av_open: Some(av::open::<D>),

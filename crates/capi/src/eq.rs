@@ -2,7 +2,7 @@
 //! Event queues (`fi_eq(3)`).
 
 use core::any::Any;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Weak};
@@ -18,20 +18,17 @@ mod kept;
 mod target;
 
 use crate::buffers::Src;
-use crate::edge::{Arg, In, Out, Whole, trampolines};
+use crate::edge::{In, Out, Whole, arguments, trampolines};
 use crate::errno::{self, count as counted, fail};
+use crate::error_entry;
 use crate::object::fabric::FabricBody;
-use crate::object::{self, Body, Room, This, pointer};
-use crate::strerror::describe;
-use crate::tables::{Table, operations, table};
-use crate::text::TextOut;
+use crate::object::{self, Body, Room, This, pointer, shared};
+use crate::strerror::strerror;
+use crate::tables::{operations, table};
 use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
 use kept::Kept;
 use target::{Buffer, Target};
-
-/// The version from which the caller may bring a buffer for error data.
-const WITH_BUFFER: Version = Version::new(1, 5);
 
 /// What an event queue's object holds.
 pub(crate) struct EqBody {
@@ -48,18 +45,11 @@ pub(crate) struct EqBody {
     _fabric: Arc<dyn Any + Send + Sync>,
 }
 
-impl Body for EqBody {
-    type Head = abi::fid_eq;
-
-    fn in_use(&self) -> bool {
-        Arc::strong_count(&self.eq) > 1
-    }
-}
+shared! { [] EqBody: fid_eq, eq }
 
 static FID: abi::fi_ops = abi::fi_ops {
-    close: Some(object::close::<EqBody>),
     control: Some(wait::control::<EqBody>),
-    ..*Table::NONE
+    ..*EqBody::CLOSING
 };
 
 static EQ: &abi::fi_ops_eq = operations!(fi_ops_eq [] { read readerr write sread strerror });
@@ -116,14 +106,6 @@ fn make(
 }
 
 impl EqBody {
-    /// `fi_trywait` of this queue.
-    ///
-    /// # Errors
-    /// [`Errno::EAGAIN`] when it should be read first.
-    pub(crate) fn try_wait(&self) -> Result<()> {
-        self.eq.try_wait()
-    }
-
     /// Drops what a read replaced, with no lock held: the request in it may look for its queue.
     fn drop_stale(&self) {
         let stale = self.kept.lock().stale.take();
@@ -166,14 +148,14 @@ trampolines! { []
     }
 
     extern "C" fn readerr(this: This<EqBody>, entry: ErrorEntry, flags: u64) -> isize {
-        let ErrorEntry(Some(entry)) = entry else {
+        if entry.at.is_null() {
             return fail(errno::missing("fi_eq_readerr", "buf")) as isize;
-        };
+        }
         if flags & !abi::FI_PEEK != 0 {
             return fail(Errno::EBADFLAGS) as isize;
         }
         counted(this.eq.read_error(flags == 0).map(|error| {
-            write_error(entry, &error, &this);
+            entry.write(&error, &this);
             size_of::<abi::fi_eq_err_entry>()
         }))
     }
@@ -186,56 +168,39 @@ trampolines! { []
         }
         counted(buf.bytes().and_then(|bytes| this.eq.write(event, bytes)))
     }
-
-    extern "C" fn strerror(
-        _eq: *mut abi::fid_eq, prov_errno: c_int, _err_data: *const c_void,
-        text: TextOut(buf, len),
-    ) -> *const c_char {
-        describe(prov_errno, text)
-    }
 }
 
-/// The entry that `fi_eq_readerr` fills: null, or a whole one, whose `err_data` is null or has
-/// `err_data_size` bytes from API 1.5 on.
-struct ErrorEntry<'a>(Option<&'a mut abi::fi_eq_err_entry>);
-
-impl Arg for ErrorEntry<'_> {
-    type C = *mut abi::fi_eq_err_entry;
-
-    unsafe fn from_c(at: *mut abi::fi_eq_err_entry) -> Self {
-        // SAFETY: null or an entry that nobody else uses, by the contract of `from_c`.
-        Self(unsafe { at.as_mut() })
-    }
+arguments! {
+    /// The entry that `fi_eq_readerr` fills: null, or a whole one, whose `err_data` is null or has
+    /// `err_data_size` bytes from API 1.5 on.
+    struct ErrorEntry { at: *mut abi::fi_eq_err_entry }
 }
 
-/// Writes the error entry of a call. A caller that gave a buffer gets the error data there, cut to
-/// its size; one that gave none gets a pointer to what the queue keeps until its next error.
-fn write_error(entry: &mut abi::fi_eq_err_entry, error: &EventError, this: &EqBody) {
-    let data = error.err_data.as_slice();
-    let brought = this.api >= WITH_BUFFER && entry.err_data_size != 0;
-    let (err_data, err_data_size) = if brought && !entry.err_data.is_null() {
-        let fits = data.len().min(entry.err_data_size);
-        // SAFETY: `fits` bytes are within both: `ErrorEntry` says so of the caller's, which is not
-        // ours.
-        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), entry.err_data.cast(), fits) };
-        (entry.err_data, fits)
-    } else {
-        let mut kept = this.kept.lock();
-        data.clone_into(&mut kept.err_data);
-        match data.is_empty() {
-            true => (ptr::null_mut(), 0),
-            false => (kept.err_data.as_mut_ptr().cast(), data.len()),
-        }
-    };
-    *entry = abi::fi_eq_err_entry {
-        fid: pointer(error.fid),
-        context: ptr::with_exposed_provenance_mut(error.context),
-        data: error.data,
-        err: error.err.0,
-        prov_errno: error.prov_errno,
-        err_data,
-        err_data_size,
-    };
+impl ErrorEntry<'_> {
+    /// Writes an error, unless there is no entry; its data as [`error_entry::give_data`] says.
+    fn write(self, error: &EventError, this: &EqBody) {
+        // SAFETY: null or an entry that nobody else uses, as `from_c` was promised.
+        let Some(entry) = (unsafe { self.at.as_mut() }) else {
+            return;
+        };
+        let brought = this.api >= error_entry::WITH_BUFFER
+            && entry.err_data_size != 0
+            && !entry.err_data.is_null();
+        let buffer = brought.then_some((entry.err_data.cast(), entry.err_data_size));
+        let kept = &mut this.kept.lock().err_data;
+        // SAFETY: `from_c` was promised so many bytes of entries of this version.
+        let (err_data, err_data_size) =
+            unsafe { error_entry::give_data(error.err_data.as_slice(), buffer, kept) };
+        *entry = abi::fi_eq_err_entry {
+            fid: pointer(error.fid),
+            context: ptr::with_exposed_provenance_mut(error.context),
+            data: error.data,
+            err: error.err.0,
+            prov_errno: error.prov_errno,
+            err_data: err_data.cast(),
+            err_data_size,
+        };
+    }
 }
 
 /// The event queue of an endpoint. When the endpoint has gone, so do its events: the program
@@ -289,31 +254,23 @@ pub(crate) fn insertion_failed(
     });
 }
 
-/// Reports a registration in a domain that was bound with `FI_REG_MR`.
-pub(crate) fn registration_done(queue: &EventQueue, mr: FidToken, context: *mut c_void) {
-    // A queue that has been overrun says so itself.
-    let _overrun = queue.push(Event::Done {
-        event: CmEvent::MrComplete,
-        fid: mr,
-        context: context.expose_provenance(),
-        data: 0,
-    });
-}
-
-/// Reports the end of an insertion into an address vector with `FI_EVENT`.
+/// Reports what a program has asked to be told of: the end of an insertion into an address vector
+/// with `FI_EVENT`, or a registration in a domain that was bound with `FI_REG_MR`.
 ///
 /// # Errors
 /// [`Errno::EOVERRUN`].
-pub(crate) fn insertion_done(
+pub(crate) fn done(
     queue: &EventQueue,
-    av: FidToken,
+    event: CmEvent,
+    fid: FidToken,
     context: *mut c_void,
-    inserted: u64,
+    data: u64,
 ) -> Result<()> {
+    let context = context.expose_provenance();
     queue.push(Event::Done {
-        event: CmEvent::AvComplete,
-        fid: av,
-        context: context.expose_provenance(),
-        data: inserted,
+        event,
+        fid,
+        context,
+        data,
     })
 }

@@ -12,7 +12,7 @@ use ripstop_types::{CompletionError, Version};
 use crate::edge::arguments;
 
 /// The version from which the caller may bring a buffer for error data.
-const WITH_BUFFER: Version = Version::new(1, 5);
+pub(crate) const WITH_BUFFER: Version = Version::new(1, 5);
 /// The version from which an entry names the source.
 const WITH_SOURCE: Version = Version::new(1, 20);
 
@@ -42,8 +42,7 @@ impl ErrorEntry<'_> {
 
     /// Writes an error to the entry, which is not null; `api` is the version of the program.
     ///
-    /// A caller that gave a buffer (`err_data`, `err_data_size`) gets the error data there, cut to
-    /// its size; one that gave none gets a pointer to `kept`, good until its next error.
+    /// Its data goes to `err_data` or `kept`, as [`give_data`] says.
     pub(crate) fn write(
         self,
         error: &CompletionError,
@@ -51,23 +50,10 @@ impl ErrorEntry<'_> {
         api: Version,
         kept: &Mutex<Vec<u8>>,
     ) {
-        let (err_data, err_data_size) = match self.buffer(api) {
-            Some((buf, size)) => {
-                let fits = data.len().min(size);
-                // SAFETY: `fits` bytes are within both, and the caller's are not ours.
-                unsafe { ptr::copy_nonoverlapping(data.as_ptr(), buf, fits) };
-                (buf, fits)
-            }
-            None => {
-                let mut kept = kept.lock();
-                data.clone_into(&mut kept);
-                match kept.is_empty() {
-                    true => (ptr::null_mut(), 0),
-                    false => (kept.as_mut_ptr(), kept.len()),
-                }
-            }
-        };
-        let entry = entry(error, (err_data, err_data_size));
+        let buffer = self.buffer(api);
+        // SAFETY: `from_c` was promised so many bytes of entries of this version.
+        let err_data = unsafe { give_data(data, buffer, &mut kept.lock()) };
+        let entry = entry(error, err_data);
         let (from, to) = (ptr::from_ref(&entry).cast::<u8>(), self.at.cast::<u8>());
         // SAFETY: both have so many bytes: ours is whole, and `from_c` was promised it of the
         // caller's.
@@ -90,6 +76,30 @@ impl ErrorEntry<'_> {
         // SAFETY: it is in front of the size, which was just read.
         let buf = unsafe { buf.cast::<*mut u8>().read_unaligned() };
         (size != 0 && !buf.is_null()).then_some((buf, size))
+    }
+}
+
+/// Gives a caller the data of an error. One that brought a buffer gets it there, cut to its size; one
+/// that brought none gets what is `kept` until its next error.
+///
+/// # Safety
+///
+/// The buffer has as many bytes as stand beside it.
+pub(crate) unsafe fn give_data(
+    data: &[u8],
+    buffer: Option<(*mut u8, usize)>,
+    kept: &mut Vec<u8>,
+) -> (*mut u8, usize) {
+    if let Some((buf, size)) = buffer {
+        let fits = data.len().min(size);
+        // SAFETY: `fits` bytes are within both, and the caller's are not ours.
+        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), buf, fits) };
+        return (buf, fits);
+    }
+    data.clone_into(kept);
+    match kept.is_empty() {
+        true => (ptr::null_mut(), 0),
+        false => (kept.as_mut_ptr(), kept.len()),
     }
 }
 

@@ -80,10 +80,7 @@ trampolines! { [F: Fabric]
 
     /// `fi_trywait`.
     extern "C" fn trywait(_fabric: *mut abi::fid_fabric, fids: Objects(fids, count)) -> c_int {
-        match fids.get() {
-            Ok(mut fids) => code(fids.try_for_each(trywait_one::<F>)),
-            Err(error) => fail(error),
-        }
+        code(fids.get().and_then(|mut fids| fids.try_for_each(trywait_one::<F>)))
     }
 }
 
@@ -131,10 +128,10 @@ fn trywait_one<F: Fabric>(fid: AnyFid<'_>) -> Result<()> {
         .class()
         .ok_or_else(|| missing("fi_trywait", "one of fids"))?;
     if class == abi::FI_CLASS_EQ {
-        return fid.cast::<EqBody>(class)?.try_wait();
+        return fid.cast::<EqBody>(class)?.eq.try_wait();
     }
     if class == abi::FI_CLASS_WAIT {
-        return fid.cast::<SetBody>(class)?.try_wait();
+        return fid.cast::<SetBody>(class)?.set.try_wait();
     }
     // A queue belongs to a domain of one of the two kinds.
     trywait_in::<F::SafeDomain>(fid, class)

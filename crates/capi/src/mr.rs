@@ -7,15 +7,15 @@ use std::sync::Arc;
 use ripstop_abi as abi;
 use ripstop_core::provider::{Domain, MemoryRegion, MrAttr, Sharing};
 use ripstop_mem::{IOV_LIMIT, UserBuf};
-use ripstop_types::{Errno, Flags, Result};
+use ripstop_types::{CmEvent, Errno, Flags, Result};
 
 use crate::counter::CounterBody;
 use crate::edge::{AnyFid, Arg2, Argument, Array, In, Out, Whole, trampolines};
 use crate::eq;
 use crate::errno::{self, code, fail};
 use crate::object::domain::DomainBody;
-use crate::object::{self, Body, Room, This};
-use crate::tables::{Table, operations};
+use crate::object::{self, Body, Room, This, shared};
+use crate::tables::operations;
 
 /// What a region's object holds.
 struct MrBody<D: Domain> {
@@ -23,20 +23,13 @@ struct MrBody<D: Domain> {
     _domain: Arc<D>,
 }
 
-impl<D: Domain> Body for MrBody<D> {
-    type Head = abi::fid_mr;
-
-    fn in_use(&self) -> bool {
-        Arc::strong_count(&self.mr) > 1
-    }
-}
+shared! { [D: Domain] MrBody<D>: fid_mr, mr }
 
 impl<D: Domain> MrBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
         control: Some(control::<D>),
-        ..*Table::NONE
+        ..*Self::CLOSING
     };
 }
 
@@ -261,7 +254,8 @@ impl<'a> Wanted<'a> {
             Ok(region)
         });
         if let (Some(region), Some(queue)) = (made, domain.registrations.get()) {
-            eq::registration_done(queue, region, self.context);
+            // A queue that has been overrun says so itself.
+            let _overrun = eq::done(queue, CmEvent::MrComplete, region, self.context, 0);
         }
         opened
     }

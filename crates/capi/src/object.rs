@@ -39,6 +39,21 @@ pub(crate) trait Body: Sized + 'static {
     fn closing(&self, _fid: *mut abi::fid) {}
 }
 
+/// Declares the body of an object that is in use as long as others own what its field holds.
+macro_rules! shared {
+    ([$($generics:tt)*] $body:ty: $head:ident, $($field:ident).+) => {
+        impl<$($generics)*> $crate::object::Body for $body {
+            type Head = ripstop_abi::$head;
+
+            fn in_use(&self) -> bool {
+                std::sync::Arc::strong_count(&self.$($field).+) > 1
+            }
+        }
+    };
+}
+
+pub(crate) use shared;
+
 /// An object: what C knows, which type of body it has, its place among all objects, and the body.
 #[repr(C)]
 pub(crate) struct Object<B: Body> {

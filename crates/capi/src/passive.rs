@@ -49,10 +49,9 @@ impl<F: Fabric> Body for PepBody<F> {
 
 impl<F: Fabric> PepBody<F> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         bind: Some(bind::<F>),
         control: Some(control::<F>),
-        ..*Table::NONE
+        ..*Self::CLOSING
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
         getopt: Some(options::getopt::<Self>),

@@ -39,10 +39,9 @@ impl<D: Domain> Body for SepBody<D> {
 
 impl<D: Domain> SepBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
         control: Some(control::<D>),
-        ..*Table::NONE
+        ..*Self::CLOSING
     };
     const EP: &'static abi::fi_ops_ep = &abi::fi_ops_ep {
         tx_ctx: Some(tx_context::<D>),

@@ -16,11 +16,11 @@ use crate::edge::{AnyFid, In, Out, trampolines};
 use crate::errno::code;
 use crate::info::Attributes;
 use crate::object::domain::{DomainBody, same_domain};
-use crate::object::{self, Body, Room, This};
+use crate::object::{self, Body, Room, This, shared};
 use crate::options::Options;
 use crate::peer::{Context, SrxOwner};
 use crate::receive::{Posted, Receiver};
-use crate::tables::{Table, none, table};
+use crate::tables::{none, table};
 use crate::trigger;
 
 /// What the object of a shared receive context holds.
@@ -35,27 +35,14 @@ pub(crate) struct PeerBody<D: Domain> {
     pub(crate) domain: Arc<D>,
 }
 
-impl<D: Domain> Body for PeerBody<D> {
-    type Head = abi::fid_ep;
+shared! { [D: Domain] PeerBody<D>: fid_ep, owner.rx }
 
-    fn in_use(&self) -> bool {
-        Arc::strong_count(&self.owner.rx) > 1
-    }
-}
-
-impl<D: Domain> Body for SrxBody<D> {
-    type Head = abi::fid_ep;
-
-    fn in_use(&self) -> bool {
-        Arc::strong_count(&self.srx) > 1
-    }
-}
+shared! { [D: Domain] SrxBody<D>: fid_ep, srx }
 
 impl<D: Domain> SrxBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
-        ..*Table::NONE
+        ..*Self::CLOSING
     };
 }
 

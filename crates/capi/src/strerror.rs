@@ -1,10 +1,11 @@
 #![allow(unsafe_code)]
 //! Errors as text (`fi_strerror(3)`).
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 use ripstop_types::Errno;
 
+use crate::edge::trampolines;
 use crate::text::TextOut;
 
 mod c {
@@ -46,7 +47,7 @@ pub(crate) fn message(errnum: c_int) -> *const c_char {
 }
 
 /// Describes an error in a caller's buffer, if there is one, and returns the description.
-pub(crate) fn describe(errnum: c_int, out: TextOut<'_>) -> *const c_char {
+fn describe(errnum: c_int, out: TextOut<'_>) -> *const c_char {
     let text = message(errnum);
     if out.is_empty() {
         return text;
@@ -55,6 +56,15 @@ pub(crate) fn describe(errnum: c_int, out: TextOut<'_>) -> *const c_char {
     // SAFETY: `message` returns a C string that lasts until the thread's next call.
     out.put(unsafe { CStr::from_ptr(text) }.to_bytes());
     buf
+}
+
+trampolines! { [Q]
+    /// `fi_cq_strerror` and `fi_eq_strerror`.
+    pub(crate) extern "C" fn strerror(
+        _queue: *mut Q, prov_errno: c_int, _err_data: *const c_void, text: TextOut(buf, len),
+    ) -> *const c_char {
+        describe(prov_errno, text)
+    }
 }
 
 /// Exported as `fi_strerror@@FABRIC_1.0`: describes an error, positive or negative

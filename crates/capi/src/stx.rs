@@ -11,7 +11,7 @@ use ripstop_core::provider::Domain;
 use crate::edge::{In, Out, trampolines};
 use crate::info::Attributes;
 use crate::object::domain::DomainBody;
-use crate::object::{self, Body, Room, This};
+use crate::object::{self, Body, Room, This, shared};
 use crate::tables::none;
 
 /// What the object of a shared transmit context holds.
@@ -20,13 +20,7 @@ pub(crate) struct StxBody<D: Domain> {
     pub(crate) domain: Arc<D>,
 }
 
-impl<D: Domain> Body for StxBody<D> {
-    type Head = abi::fid_stx;
-
-    fn in_use(&self) -> bool {
-        Arc::strong_count(&self.stx) > 1
-    }
-}
+shared! { [D: Domain] StxBody<D>: fid_stx, stx }
 
 trampolines! { [D: Domain]
     /// `fi_stx_context`.

@@ -18,8 +18,8 @@ use ripstop_types::{Errno, Result, WaitObj};
 use crate::edge::{AnyFid, In, Out, trampolines};
 use crate::errno::{self, code};
 use crate::object::fabric::FabricBody;
-use crate::object::{self, Body, Room, This};
-use crate::tables::{Table, table};
+use crate::object::{self, Body, Room, This, shared};
+use crate::tables::table;
 use crate::wait::{self, Waits};
 
 /// A wait set, which the objects in it hold.
@@ -100,34 +100,17 @@ impl WaitSet {
 
 /// What a wait set's object holds.
 pub(crate) struct SetBody {
-    set: Arc<WaitSet>,
+    pub(crate) set: Arc<WaitSet>,
     obj: WaitObj,
     /// The fabric stays while the set does.
     _fabric: Arc<dyn Any + Send + Sync>,
 }
 
-impl Body for SetBody {
-    type Head = abi::fid_wait;
-
-    fn in_use(&self) -> bool {
-        Arc::strong_count(&self.set) > 1
-    }
-}
-
-impl SetBody {
-    /// `fi_trywait` of this set.
-    ///
-    /// # Errors
-    /// As [`WaitSet::try_wait`].
-    pub(crate) fn try_wait(&self) -> Result<()> {
-        self.set.try_wait()
-    }
-}
+shared! { [] SetBody: fid_wait, set }
 
 static FID: abi::fi_ops = abi::fi_ops {
-    close: Some(object::close::<SetBody>),
     control: Some(wait::control::<SetBody>),
-    ..*Table::NONE
+    ..*SetBody::CLOSING
 };
 
 static WAIT: abi::fi_ops_wait = abi::fi_ops_wait {

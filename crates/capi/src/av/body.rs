@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use ripstop_abi as abi;
 use ripstop_core::provider::Domain;
 use ripstop_types::AddrFormat;
 
-use crate::object::Body;
+use crate::object::shared;
 use crate::peer::Peers;
 
 /// What an address vector's object holds.
@@ -21,10 +20,4 @@ pub(crate) struct AvBody<D: Domain> {
     pub(crate) peers: Peers,
 }
 
-impl<D: Domain> Body for AvBody<D> {
-    type Head = abi::fid_av;
-
-    fn in_use(&self) -> bool {
-        Arc::strong_count(&self.av) > 1
-    }
-}
+shared! { [D: Domain] AvBody<D>: fid_av, av }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ripstop_abi as abi;
 use ripstop_core::eq::EventQueue;
 use ripstop_core::{Address, FidToken, sockaddr};
-use ripstop_types::{AddrFormat, Errno, FiAddr, Result};
+use ripstop_types::{AddrFormat, CmEvent, Errno, FiAddr, Result};
 
 use crate::edge::arguments;
 use crate::peer::Context;
@@ -210,7 +210,7 @@ impl<'a> Insertion<'a> {
             return Ok(self.good);
         };
         let good = u64::from(self.good.unsigned_abs());
-        eq::insertion_done(queue, self.av, self.context, good)?;
+        eq::done(queue, CmEvent::AvComplete, self.av, self.context, good)?;
         Ok(0)
     }
 }

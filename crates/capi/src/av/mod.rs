@@ -22,18 +22,17 @@ use crate::eq::EqBody;
 use crate::errno::{self, code, fail};
 use crate::info::read::string;
 use crate::object::domain::DomainBody;
-use crate::object::{self, Room, This};
+use crate::object::{self, Body, Room, This};
 use crate::peer::{self, Context, Peers};
-use crate::tables::{Table, operations, table};
+use crate::tables::{operations, table};
 use crate::text::{Text, TextOut};
 use body::AvBody;
 use insert::{Addresses, Insertion, Results};
 
 impl<D: Domain> AvBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         bind: Some(bind::<D>),
-        ..*Table::NONE
+        ..*Self::CLOSING
     };
     const AV: &'static abi::fi_ops_av = operations!(fi_ops_av [D] {
         insert insertsvc insertsym remove lookup straddr set_user_id

@@ -2,7 +2,7 @@
 //! Completion queues (`fi_cq(3)`). Entries go from the provider straight into the caller's
 //! array, in the format that the queue was opened with.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
 use core::ptr;
 use std::os::fd::{AsRawFd, RawFd};
@@ -24,11 +24,10 @@ use crate::edge::{In, Out, Whole, arguments, trampolines};
 use crate::errno::{self, code, count as counted, fail};
 use crate::error_entry::ErrorEntry;
 use crate::object::domain::DomainBody;
-use crate::object::{self, Body, Room, This};
+use crate::object::{self, Body, Room, This, shared};
 use crate::peer::{Context, CqOwner};
-use crate::strerror::describe;
+use crate::strerror::strerror;
 use crate::tables::{Table, table};
-use crate::text::TextOut;
 use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
 use format::{Data, Format, Msg, Tagged};
@@ -49,13 +48,7 @@ pub(crate) struct CqBody<D: Domain> {
     err_data: Mutex<Vec<u8>>,
 }
 
-impl<D: Domain> Body for CqBody<D> {
-    type Head = abi::fid_cq;
-
-    fn in_use(&self) -> bool {
-        Arc::strong_count(&self.cq) > 1
-    }
-}
+shared! { [D: Domain] CqBody<D>: fid_cq, cq }
 
 /// The operations of a queue with entries of one format.
 struct Tables<D, F>(PhantomData<(D, F)>);
@@ -75,9 +68,8 @@ impl<D: Domain, F: Format> Tables<D, F> {
 
 impl<D: Domain> CqBody<D> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         control: Some(wait::control::<Self>),
-        ..*Table::NONE
+        ..*Self::CLOSING
     };
     /// Of a queue that fills another provider's.
     const FILLING: &'static abi::fi_ops_cq = &abi::fi_ops_cq {
@@ -349,14 +341,5 @@ trampolines! { [D: Domain]
 
     extern "C" fn signal(this: This<CqBody<D>>) -> c_int {
         code(this.cq.signal())
-    }
-}
-
-trampolines! { []
-    extern "C" fn strerror(
-        _cq: *mut abi::fid_cq, prov_errno: c_int, _err_data: *const c_void,
-        text: TextOut(buf, len),
-    ) -> *const c_char {
-        describe(prov_errno, text)
     }
 }

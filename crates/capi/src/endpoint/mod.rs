@@ -25,19 +25,18 @@ use crate::errno::{code, fail, missing};
 use crate::info::layout::InfoIn;
 use crate::info::read;
 use crate::object::domain::{DomainBody, same_domain};
-use crate::object::{self, Room, This};
+use crate::object::{self, Body, Room, This};
 use crate::receive::Receiver;
 use crate::srx::{PeerBody, SrxBody};
 use crate::stx::StxBody;
-use crate::tables::{Table, none, table};
+use crate::tables::{none, table};
 use body::{Alias, Defaults, EpBody, Own};
 
 impl<D: Domain, M: Defaults> EpBody<D, M> {
     const FID: &'static abi::fi_ops = &abi::fi_ops {
-        close: Some(object::close::<Self>),
         bind: Some(bind::<D, M>),
         control: Some(control::<D, M>),
-        ..*Table::NONE
+        ..*Self::CLOSING
     };
 }
 
