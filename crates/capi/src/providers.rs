@@ -14,34 +14,13 @@ use ripstop_types::{Errno, Result};
 
 use crate::fabric;
 
-/// A provider whose types are behind its operation tables.
-trait Opener: Send + Sync {
-    fn open(
-        &self,
-        attr: &FabricAttr,
-        lease: Lease,
-        context: *mut c_void,
-    ) -> Result<*mut abi::fid_fabric>;
-}
-
-struct Typed<P>(Arc<P>);
-
-impl<P: Provider> Opener for Typed<P> {
-    fn open(
-        &self,
-        attr: &FabricAttr,
-        lease: Lease,
-        context: *mut c_void,
-    ) -> Result<*mut abi::fid_fabric> {
-        let fabric = self.0.fabric(attr)?;
-        Ok(fabric::object(fabric, attr, lease, context))
-    }
-}
+/// Opens a fabric with a provider, whose types are behind its operation tables.
+type Open = dyn Fn(&FabricAttr, Lease, *mut c_void) -> Result<*mut abi::fid_fabric> + Send + Sync;
 
 /// A provider that is listed.
 struct Listed {
     name: String,
-    opener: Box<dyn Opener>,
+    open: Box<Open>,
     /// Keeps it listed.
     _registration: Registration,
 }
@@ -63,9 +42,13 @@ fn listed() -> &'static [Listed] {
 
 fn list<P: Provider>(provider: P) -> Listed {
     let provider = Arc::new(provider);
+    let opens = Arc::clone(&provider);
     Listed {
         name: provider.name().to_owned(),
-        opener: Box::new(Typed(Arc::clone(&provider))),
+        open: Box::new(move |attr, lease, context| {
+            let fabric = opens.fabric(attr)?;
+            Ok(fabric::object(fabric, attr, lease, context))
+        }),
         _registration: registry().register(provider, Priority::Version),
     }
 }
@@ -81,7 +64,7 @@ pub(crate) fn open_fabric(attr: &FabricAttr, context: *mut c_void) -> Result<*mu
     let provider = lease.provider().name();
     let same = |entry: &&Listed| entry.name.eq_ignore_ascii_case(provider);
     let entry = listed.iter().find(same).ok_or(Errno::ENODEV)?;
-    let fabric = entry.opener.open(attr, lease, context)?;
+    let fabric = (entry.open)(attr, lease, context)?;
     let opened = attr.name.as_deref().unwrap_or_default();
     ripstop_core::fi_info!("core", Subsys::Core, "Opened fabric: {opened}");
     Ok(fabric)
