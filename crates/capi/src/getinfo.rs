@@ -19,33 +19,26 @@ use crate::info::read::{self, string};
 use crate::info::write;
 use crate::{opened, providers};
 
-/// The arguments of `fi_getinfo`.
-struct Call<'a> {
-    version: u32,
-    node: Option<&'a CStr>,
-    service: Option<&'a CStr>,
-    flags: u64,
-    hints: Option<&'a Widened>,
-}
-
 /// Answers a call.
 ///
 /// # Errors
 /// [`Errno::ENODATA`] when nothing matches, [`Errno::ENOSYS`] for a newer version than ours,
 /// [`Errno::EINVAL`] for a bad argument, [`Errno::ENOMEM`].
-fn answer(call: &Call<'_>) -> Result<*mut abi::fi_info> {
+fn answer(
+    version: u32,
+    node: Option<&CStr>,
+    service: Option<&CStr>,
+    flags: u64,
+    hints: Option<&Widened>,
+) -> Result<*mut abi::fi_info> {
     providers::load();
-    let node = call.node.map(string);
-    let service = call.service.map(string);
-    let hints = call
-        .hints
-        .map(|wide| read::hints(wide.whole()))
-        .transpose()?;
+    let (node, service) = (node.map(string), service.map(string));
+    let hints = hints.map(|wide| read::hints(wide.whole())).transpose()?;
     let request = Request {
-        version: Version(call.version),
+        version: Version(version),
         node: node.as_deref(),
         service: service.as_deref(),
-        flags: Flags::from_bits_retain(call.flags),
+        flags: Flags::from_bits_retain(flags),
         hints: hints.as_ref(),
     };
     let found = registry().getinfo(&request).map_err(|none| {
@@ -147,9 +140,7 @@ macro_rules! versions {
             info: Out<*mut abi::fi_info> as *mut *mut abi::fi_info,
         ) -> c_int {
             give(&info, || {
-                let hints = hints.widen();
-                let hints = hints.as_deref();
-                answer(&Call { version, node, service, flags, hints })
+                answer(version, node, service, flags, hints.widen().as_deref())
             })
         }
         }
