@@ -5,6 +5,7 @@ use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
+use std::io::Write;
 
 use crate::edge::arguments;
 
@@ -12,23 +13,16 @@ use crate::edge::arguments;
 #[derive(Default)]
 pub(crate) struct Text(Vec<u8>);
 
-impl fmt::Write for Text {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        self.0.extend_from_slice(s.as_bytes());
-        Ok(())
-    }
-}
-
 impl Text {
     /// Appends text.
     pub(crate) fn put(&mut self, s: &str) {
-        self.0.extend_from_slice(s.as_bytes());
+        self.bytes(s.as_bytes());
     }
 
     /// Appends formatted text.
     pub(crate) fn fmt(&mut self, args: fmt::Arguments<'_>) {
         // Writing to memory does not fail, and the arguments are plain values.
-        let _ = fmt::Write::write_fmt(self, args);
+        let _ = self.0.write_fmt(args);
     }
 
     /// Appends bytes as they are.
@@ -53,11 +47,6 @@ impl Text {
     /// The bytes so far.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
-    }
-
-    /// Copies the text to `out`, cut to what it holds with the final NUL.
-    pub(crate) fn copy_to(&self, out: TextOut<'_>) {
-        out.put(&self.0);
     }
 }
 

@@ -146,94 +146,85 @@ trampolines! { [D: Domain]
         this: This<AvBody<D>>, addr: Addresses(addr, count), into: Results, flags: u64,
         context: Context,
     ) -> c_int {
-        let begin = || {
-            let mut insertion = begin(this, addr.count(), into, flags, context)?;
-            if this.format == AddrFormat::Str {
-                for text in addr.strings()? {
-                    insertion.put(this.insert_one(&text, insertion.id()));
-                }
-            } else {
-                this.insert_all(&mut addr.sockets(this.format)?, &mut insertion);
+        insertion(this, Some(addr.count()), into, flags, context, |insertion| {
+            if this.format != AddrFormat::Str {
+                this.insert_all(&mut addr.sockets(this.format)?, insertion);
+                return Ok(());
             }
-            insertion.finish()
-        };
-        let done = begin();
-        peer::refresh(&this.peers);
-        done.unwrap_or_else(fail)
+            for text in addr.strings()? {
+                insertion.put(this.insert_one(&text, insertion.id()));
+            }
+            Ok(())
+        })
     }
 
     extern "C" fn insertsvc(
         this: This<AvBody<D>>, node: Option<&CStr>, service: Option<&CStr>, into: Results,
         flags: u64, context: Context,
     ) -> c_int {
-        let named = Named { node, nodes: 1, service, services: 1 };
-        insert_named(this, &named, into, flags, context)
+        insert_named(this, (node, 1), (service, 1), into, flags, context)
     }
 
     extern "C" fn insertsym(
         this: This<AvBody<D>>, node: Option<&CStr>, nodes: usize, service: Option<&CStr>,
         services: usize, into: Results, flags: u64, context: Context,
     ) -> c_int {
-        let named = Named { node, nodes, service, services };
-        insert_named(this, &named, into, flags, context)
+        insert_named(this, (node, nodes), (service, services), into, flags, context)
     }
 }
 
-/// Checks what all insertions have in common.
-fn begin<'a, D: Domain>(
+/// An insertion of `count` addresses, which `put` brings; more than can be counted are `None`.
+fn insertion<'a, D: Domain>(
     this: This<'_, AvBody<D>>,
-    count: usize,
+    count: Option<usize>,
     into: Results<'a>,
     flags: u64,
     context: Context,
-) -> Result<Insertion<'a>> {
-    let report = match this.reports {
-        true => Some(this.av.event_queue().ok_or(Errno::ENOEQ)?),
-        false => None,
+    put: impl FnOnce(&mut Insertion<'a>) -> Result<()>,
+) -> c_int {
+    let run = || {
+        let count = count.ok_or(Errno::EINVAL)?;
+        let report = match this.reports {
+            true => Some(this.av.event_queue().ok_or(Errno::ENOEQ)?),
+            false => None,
+        };
+        let mut insertion = Insertion::new(this.token(), count, into, flags, context, report)?;
+        put(&mut insertion)?;
+        insertion.finish()
     };
-    Insertion::new(this.token(), count, into, flags, context, report)
+    let done = run();
+    peer::refresh(&this.peers);
+    done.unwrap_or_else(fail)
 }
 
-/// The nodes and services that a call names by the first of each.
-struct Named<'a> {
-    node: Option<&'a CStr>,
-    nodes: usize,
-    service: Option<&'a CStr>,
-    services: usize,
-}
-
+/// Inserts so many nodes and services from these on.
 fn insert_named<D: Domain>(
     this: This<'_, AvBody<D>>,
-    named: &Named<'_>,
+    (node, nodes): (Option<&CStr>, usize),
+    (service, services): (Option<&CStr>, usize),
     into: Results<'_>,
     flags: u64,
     context: Context,
 ) -> c_int {
-    let begin = || {
-        let (nodes, services) = (named.nodes, named.services);
-        let count = nodes.checked_mul(services).ok_or(Errno::EINVAL)?;
-        let mut insertion = begin(this, count, into, flags, context)?;
-        let node = named.node.map(string).ok_or(Errno::EINVAL)?;
-        let service = named.service.map(string);
+    let count = nodes.checked_mul(services);
+    insertion(this, count, into, flags, context, |insertion| {
+        let node = node.map(string).ok_or(Errno::EINVAL)?;
+        let service = service.map(string);
         if this.format == AddrFormat::Str {
             let address = string_address(&node, service.as_deref(), (nodes, services))?;
             insertion.put(this.insert_one(&address, insertion.id()));
-            return insertion.finish();
+            return Ok(());
         }
-        let service = service.ok_or(Errno::EINVAL)?;
         let pattern = Symmetric {
             node: &node,
             nodes,
-            service: &service,
+            service: &service.ok_or(Errno::EINVAL)?,
             services,
             format: this.format,
         };
-        this.insert_all(&mut pattern.addresses()?, &mut insertion);
-        insertion.finish()
-    };
-    let done = begin();
-    peer::refresh(&this.peers);
-    done.unwrap_or_else(fail)
+        this.insert_all(&mut pattern.addresses()?, insertion);
+        Ok(())
+    })
 }
 
 /// The string address of a node with a service, or of a node that is one: as `fi_getinfo(3)` makes
@@ -356,7 +347,7 @@ impl TextRoom<'_> {
             return ptr::null();
         }
         // SAFETY: not null, and as many bytes as the length has said, as `from_c` was promised.
-        text.copy_to(unsafe { TextOut::from_c(self.at, room) });
+        unsafe { TextOut::from_c(self.at, room) }.put(text.as_bytes());
         self.at
     }
 }

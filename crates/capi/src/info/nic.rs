@@ -156,7 +156,7 @@ trampolines! { []
         }
         let mut text = Text::default();
         print::nic(&mut text, nic.0);
-        text.copy_to(out.rest());
+        out.rest().put(text.as_bytes());
         0
     }
 }

@@ -57,7 +57,7 @@ trampolines! { []
             return ptr::null_mut();
         }
         let buf = out.as_ptr();
-        render(data, datatype).copy_to(out);
+        out.put(render(data, datatype).as_bytes());
         buf
     }
 
@@ -79,7 +79,7 @@ trampolines! { []
         let leave = |last: &RefCell<Vec<c_char>>| {
             let mut last = last.borrow_mut();
             last.resize(BUFFER, 0);
-            text.copy_to(TextOut::of(&mut last));
+            TextOut::of(&mut last).put(text.as_bytes());
             last.as_mut_ptr()
         };
         // A thread that is past its end has no buffer any more.
