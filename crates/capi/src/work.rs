@@ -93,8 +93,21 @@ fn queue<D: Domain>(
         };
         domain.queue_work(&Work { token, when, op })
     };
-    match Operation::of(work)? {
-        Operation::Counter(op) => {
+    // The struct of an operation. Collectives have none: `rdma/fi_trigger.h` of 2.6.0 has neither a
+    // type nor a struct for deferred ones.
+    macro_rules! operation {
+        ($type:ident) => {
+            // SAFETY: `fi_trigger(3)` names this struct for work of the types of its arm.
+            unsafe { operation::<abi::$type>(work) }?
+        };
+    }
+    let incoming = matches!(
+        work.op_type,
+        abi::FI_OP_RECV | abi::FI_OP_TRECV | abi::FI_OP_READ
+    );
+    match work.op_type {
+        abi::FI_OP_CNTR_SET | abi::FI_OP_CNTR_ADD => {
+            let op = operation!(fi_op_cntr);
             if done.is_some() {
                 return Err(Errno::EINVAL);
             }
@@ -105,96 +118,49 @@ fn queue<D: Domain>(
             };
             domain.queue_work(&Work { token, when, op })
         }
-        Operation::Msg(op) => message(
-            domain,
-            op.ep(),
-            work.op_type == abi::FI_OP_RECV,
-            op.msg(),
-            op.flags,
-            put,
-        ),
-        Operation::Tagged(op) => message(
-            domain,
-            op.ep(),
-            work.op_type == abi::FI_OP_TRECV,
-            op.msg(),
-            op.flags,
-            put,
-        ),
-        Operation::Rma(op) => rma(domain, op, work.op_type == abi::FI_OP_READ, put),
-        Operation::Atomic(op) => {
+        abi::FI_OP_SEND | abi::FI_OP_RECV => {
+            let op = operation!(fi_op_msg);
+            message(domain, op.ep(), incoming, op.msg(), op.flags, put)
+        }
+        abi::FI_OP_TSEND | abi::FI_OP_TRECV => {
+            let op = operation!(fi_op_tagged);
+            message(domain, op.ep(), incoming, op.msg(), op.flags, put)
+        }
+        abi::FI_OP_READ | abi::FI_OP_WRITE => rma(domain, operation!(fi_op_rma), incoming, put),
+        abi::FI_OP_ATOMIC => {
+            let op = operation!(fi_op_atomic);
             let given = (op.msg(), [Array::NONE; 2], op.flags);
             atomic(domain, AtomicKind::Plain, op.ep(), given, put)
         }
-        Operation::Fetch(op) => {
+        abi::FI_OP_FETCH_ATOMIC => {
+            let op = operation!(fi_op_fetch_atomic);
             let given = (op.msg(), [Array::NONE, op.fetch().msg_iov()], op.flags);
             atomic(domain, AtomicKind::Fetch, op.ep(), given, put)
         }
-        Operation::Compare(op) => {
+        abi::FI_OP_COMPARE_ATOMIC => {
+            let op = operation!(fi_op_compare_atomic);
             let more = [op.compare().msg_iov(), op.fetch().msg_iov()];
-            atomic(
-                domain,
-                AtomicKind::Compare,
-                op.ep(),
-                (op.msg(), more, op.flags),
-                put,
-            )
+            let given = (op.msg(), more, op.flags);
+            atomic(domain, AtomicKind::Compare, op.ep(), given, put)
         }
+        _ => Err(Errno::ENOSYS),
     }
 }
 
 /// What work is to do.
-enum Operation<'a> {
-    Msg(Whole<'a, abi::fi_op_msg>),
-    Tagged(Whole<'a, abi::fi_op_tagged>),
-    Rma(Whole<'a, abi::fi_op_rma>),
-    Atomic(Whole<'a, abi::fi_op_atomic>),
-    Fetch(Whole<'a, abi::fi_op_fetch_atomic>),
-    Compare(Whole<'a, abi::fi_op_compare_atomic>),
-    Counter(Whole<'a, abi::fi_op_cntr>),
-}
-
-impl<'a> Operation<'a> {
-    /// The struct that the type of the operation says.
-    ///
-    /// # Errors
-    /// [`Errno::EINVAL`] for null; [`Errno::ENOSYS`] for what is no operation. Collectives are none:
-    /// `rdma/fi_trigger.h` of 2.6.0 has neither a type nor a struct for deferred ones.
-    fn of(work: Whole<'a, abi::fi_deferred_work>) -> Result<Self> {
-        /// # Safety
-        ///
-        /// The operation of the work is a `T`.
-        unsafe fn as_a<'a, T>(
-            work: Whole<'a, abi::fi_deferred_work>,
-            of: fn(Whole<'a, T>) -> Operation<'a>,
-        ) -> Result<Operation<'a>> {
-            // SAFETY: all members are pointers, so this is one whatever the type.
-            let op = unsafe { work.op.msg }.cast::<T>();
-            // SAFETY: a pointer of whole work is null or to the struct of its type, which is this
-            // one by the contract of this function.
-            let op = unsafe { Whole::behind(op) };
-            op.map(of)
-                .ok_or_else(|| missing("FI_QUEUE_WORK", "the operation"))
-        }
-        macro_rules! operations {
-            ($($($kind:ident)|+ => $of:ident,)*) => {
-                match work.op_type {
-                    // SAFETY: `fi_trigger(3)` names this struct for work of this type.
-                    $($(abi::$kind)|+ => unsafe { as_a(work, Self::$of) },)*
-                    _ => Err(Errno::ENOSYS),
-                }
-            };
-        }
-        operations! {
-            FI_OP_SEND | FI_OP_RECV => Msg,
-            FI_OP_TSEND | FI_OP_TRECV => Tagged,
-            FI_OP_READ | FI_OP_WRITE => Rma,
-            FI_OP_ATOMIC => Atomic,
-            FI_OP_FETCH_ATOMIC => Fetch,
-            FI_OP_COMPARE_ATOMIC => Compare,
-            FI_OP_CNTR_SET | FI_OP_CNTR_ADD => Counter,
-        }
-    }
+///
+/// # Errors
+/// [`Errno::EINVAL`] for null.
+///
+/// # Safety
+///
+/// The operation of the work is a `T`.
+unsafe fn operation<'a, T>(work: Whole<'a, abi::fi_deferred_work>) -> Result<Whole<'a, T>> {
+    // SAFETY: all members are pointers, so this is one whatever the type.
+    let op = unsafe { work.op.msg }.cast::<T>();
+    // SAFETY: a pointer of whole work is null or to the struct of its type, which is this one by the
+    // contract of this function.
+    unsafe { Whole::behind(op) }.ok_or_else(|| missing("FI_QUEUE_WORK", "the operation"))
 }
 
 /// Reads a message that is sent or received, and gives it to `put`.
