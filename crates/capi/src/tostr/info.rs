@@ -3,8 +3,7 @@
 use ripstop_abi as abi;
 
 use super::lines::{Lines, TAB, numbers};
-use super::object::fid;
-use super::{address, names};
+use super::{address, names, object};
 use crate::edge::{Array, Whole};
 use crate::text::Text;
 
@@ -23,10 +22,8 @@ fn version(lines: &mut Lines<'_>, name: &str, version: u32) {
 }
 
 /// `struct fi_tx_attr`.
-pub(super) fn tx_attr(text: &mut Text, attr: Option<Whole<'_, abi::fi_tx_attr>>, indent: &str) {
-    let Some((mut lines, attr)) = Lines::open(text, indent, "fi_tx_attr", attr) else {
-        return;
-    };
+pub(super) fn tx_attr(text: &mut Text, attr: Whole<'_, abi::fi_tx_attr>, indent: &str) {
+    let mut lines = Lines::new(text, indent, "fi_tx_attr");
     lines.set("caps", names::CAPS, attr.caps);
     lines.set("mode", names::MODE, attr.mode);
     lines.set("op_flags", names::OP_FLAGS, attr.op_flags);
@@ -36,10 +33,8 @@ pub(super) fn tx_attr(text: &mut Text, attr: Option<Whole<'_, abi::fi_tx_attr>>,
 }
 
 /// `struct fi_rx_attr`.
-pub(super) fn rx_attr(text: &mut Text, attr: Option<Whole<'_, abi::fi_rx_attr>>, indent: &str) {
-    let Some((mut lines, attr)) = Lines::open(text, indent, "fi_rx_attr", attr) else {
-        return;
-    };
+pub(super) fn rx_attr(text: &mut Text, attr: Whole<'_, abi::fi_rx_attr>, indent: &str) {
+    let mut lines = Lines::new(text, indent, "fi_rx_attr");
     lines.set("caps", names::CAPS, attr.caps);
     lines.set("mode", names::MODE, attr.mode);
     lines.set("op_flags", names::OP_FLAGS, attr.op_flags);
@@ -48,10 +43,8 @@ pub(super) fn rx_attr(text: &mut Text, attr: Option<Whole<'_, abi::fi_rx_attr>>,
 }
 
 /// `struct fi_ep_attr`.
-pub(super) fn ep_attr(text: &mut Text, attr: Option<Whole<'_, abi::fi_ep_attr>>, indent: &str) {
-    let Some((mut lines, attr)) = Lines::open(text, indent, "fi_ep_attr", attr) else {
-        return;
-    };
+pub(super) fn ep_attr(text: &mut Text, attr: Whole<'_, abi::fi_ep_attr>, indent: &str) {
+    let mut lines = Lines::new(text, indent, "fi_ep_attr");
     lines.one("type", names::EP_TYPE, attr.type_);
     lines.one("protocol", names::PROTOCOL, attr.protocol);
     lines.number("protocol_version", attr.protocol_version.cast_signed());
@@ -65,14 +58,8 @@ pub(super) fn ep_attr(text: &mut Text, attr: Option<Whole<'_, abi::fi_ep_attr>>,
 }
 
 /// `struct fi_domain_attr`.
-pub(super) fn domain_attr(
-    text: &mut Text,
-    attr: Option<Whole<'_, abi::fi_domain_attr>>,
-    indent: &str,
-) {
-    let Some((mut lines, attr)) = Lines::open(text, indent, "fi_domain_attr", attr) else {
-        return;
-    };
+pub(super) fn domain_attr(text: &mut Text, attr: Whole<'_, abi::fi_domain_attr>, indent: &str) {
+    let mut lines = Lines::new(text, indent, "fi_domain_attr");
     lines.pointer("domain", attr.domain);
     lines.string("name", attr.name());
     lines.one("threading", names::THREADING, attr.threading);
@@ -92,14 +79,8 @@ pub(super) fn domain_attr(
 }
 
 /// `struct fi_fabric_attr`.
-pub(super) fn fabric_attr(
-    text: &mut Text,
-    attr: Option<Whole<'_, abi::fi_fabric_attr>>,
-    indent: &str,
-) {
-    let Some((mut lines, attr)) = Lines::open(text, indent, "fi_fabric_attr", attr) else {
-        return;
-    };
+pub(super) fn fabric_attr(text: &mut Text, attr: Whole<'_, abi::fi_fabric_attr>, indent: &str) {
+    let mut lines = Lines::new(text, indent, "fi_fabric_attr");
     lines.string("name", attr.name());
     lines.string("prov_name", attr.prov_name());
     version(&mut lines, "prov_version", attr.prov_version);
@@ -122,13 +103,21 @@ pub(crate) fn info(text: &mut Text, info: Whole<'_, abi::fi_info>) {
             false => address(text, info.addr_format, addr),
         });
     }
-    fid(text, "    handle: ", info.handle());
-    tx_attr(text, info.tx_attr(), TAB);
-    rx_attr(text, info.rx_attr(), TAB);
-    ep_attr(text, info.ep_attr(), TAB);
-    domain_attr(text, info.domain_attr(), TAB);
-    fabric_attr(text, info.fabric_attr(), TAB);
-    fid(text, "    nic: ", info.nic());
+    object(text, "    handle: ", info.handle());
+    part(text, "fi_tx_attr", info.tx_attr(), tx_attr);
+    part(text, "fi_rx_attr", info.rx_attr(), rx_attr);
+    part(text, "fi_ep_attr", info.ep_attr(), ep_attr);
+    part(text, "fi_domain_attr", info.domain_attr(), domain_attr);
+    part(text, "fi_fabric_attr", info.fabric_attr(), fabric_attr);
+    object(text, "    nic: ", info.nic());
+}
+
+/// A part of `struct fi_info`, or that there is none.
+fn part<T>(text: &mut Text, name: &str, attr: Option<T>, put: fn(&mut Text, T, &str)) {
+    match attr {
+        Some(attr) => put(text, attr, TAB),
+        None => text.fmt(format_args!("{TAB}{name}: (null)\n")),
+    }
 }
 
 /// Appends an address, if it has a text form.

@@ -22,20 +22,6 @@ impl<'a> Lines<'a> {
         Self { text, indent }
     }
 
-    /// Starts a structure, or says that there is none.
-    pub(super) fn open<T>(
-        text: &'a mut Text,
-        indent: &'a str,
-        name: &str,
-        attr: Option<T>,
-    ) -> Option<(Self, T)> {
-        let Some(attr) = attr else {
-            text.fmt(format_args!("{indent}{name}: (null)\n"));
-            return None;
-        };
-        Some((Self::new(text, indent, name), attr))
-    }
-
     /// A line whose value `put` writes.
     pub(super) fn line(&mut self, name: &str, put: impl FnOnce(&mut Text)) {
         self.text.fmt(format_args!("{}{TAB}{name}: ", self.indent));

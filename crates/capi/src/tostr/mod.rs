@@ -13,7 +13,6 @@ pub(crate) mod info;
 mod lines;
 mod names;
 pub(crate) mod nic;
-mod object;
 mod queues;
 
 #[cfg(test)]
@@ -93,21 +92,16 @@ fn render(data: Data<'_>, datatype: abi::fi_type) -> Text {
     let out = &mut text;
     let at = data.at;
     if let Some((table, kind)) = plain(datatype) {
+        let value = match kind {
+            // SAFETY: not null, and the value of this type, whose flags have 64 bits.
+            Kind::Flags => unsafe { at.cast::<u64>().read_unaligned() },
+            // SAFETY: not null, and the value of this type: enumerations and the flags of `mr_mode`
+            // have 32 bits.
+            _ => u64::from(unsafe { at.cast::<u32>().read_unaligned() }),
+        };
         match kind {
-            Kind::Flags => {
-                // SAFETY: not null, and the value of this type, whose flags have 64 bits.
-                let bits = unsafe { at.cast::<u64>().read_unaligned() };
-                names::flags(out, table, bits);
-            }
-            Kind::Value | Kind::ShortFlags => {
-                // SAFETY: not null, and the value of this type: enumerations and the flags of
-                // `mr_mode` have 32 bits.
-                let value = u64::from(unsafe { at.cast::<u32>().read_unaligned() });
-                match kind {
-                    Kind::Value => names::value(out, table, value),
-                    _ => names::flags(out, table, value),
-                }
-            }
+            Kind::Value => names::value(out, table, value),
+            Kind::Flags | Kind::ShortFlags => names::flags(out, table, value),
         }
         return text;
     }
@@ -122,13 +116,13 @@ fn render(data: Data<'_>, datatype: abi::fi_type) -> Text {
     match datatype {
         abi::FI_TYPE_VERSION => out.put(RELEASE),
         // SAFETY: an object, which is what this type stands for.
-        abi::FI_TYPE_FID => object::fid(out, "fid: ", unsafe { AnyFid::new(at.cast_mut().cast()) }),
+        abi::FI_TYPE_FID => object(out, "fid: ", unsafe { AnyFid::new(at.cast_mut().cast()) }),
         abi::FI_TYPE_INFO => info::info(out, value!(fi_info)),
-        abi::FI_TYPE_TX_ATTR => info::tx_attr(out, Some(value!(fi_tx_attr)), ""),
-        abi::FI_TYPE_RX_ATTR => info::rx_attr(out, Some(value!(fi_rx_attr)), ""),
-        abi::FI_TYPE_EP_ATTR => info::ep_attr(out, Some(value!(fi_ep_attr)), ""),
-        abi::FI_TYPE_DOMAIN_ATTR => info::domain_attr(out, Some(value!(fi_domain_attr)), ""),
-        abi::FI_TYPE_FABRIC_ATTR => info::fabric_attr(out, Some(value!(fi_fabric_attr)), ""),
+        abi::FI_TYPE_TX_ATTR => info::tx_attr(out, value!(fi_tx_attr), ""),
+        abi::FI_TYPE_RX_ATTR => info::rx_attr(out, value!(fi_rx_attr), ""),
+        abi::FI_TYPE_EP_ATTR => info::ep_attr(out, value!(fi_ep_attr), ""),
+        abi::FI_TYPE_DOMAIN_ATTR => info::domain_attr(out, value!(fi_domain_attr), ""),
+        abi::FI_TYPE_FABRIC_ATTR => info::fabric_attr(out, value!(fi_fabric_attr), ""),
         abi::FI_TYPE_AV_ATTR => queues::av_attr(out, value!(fi_av_attr)),
         abi::FI_TYPE_CQ_ATTR => queues::cq_attr(out, value!(fi_cq_attr).get()),
         abi::FI_TYPE_MR_ATTR => queues::mr_attr(out, value!(fi_mr_attr).get()),
@@ -137,6 +131,18 @@ fn render(data: Data<'_>, datatype: abi::fi_type) -> Text {
         _ => out.put("Unknown type"),
     }
     text
+}
+
+/// Appends what an object says about itself, or else `label` and its address.
+fn object(out: &mut Text, label: &str, fid: AnyFid<'_>) {
+    match fid.text() {
+        Some(told) => out.bytes(told.split(|&byte| byte == 0).next().unwrap_or_default()),
+        None => {
+            out.put(label);
+            out.pointer(fid.as_ptr());
+            out.put("\n");
+        }
+    }
 }
 
 /// How a value without structure is stored.
