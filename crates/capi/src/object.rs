@@ -19,7 +19,7 @@ use ripstop_types::{Errno, Result};
 use crate::edge::{AnyFid, Arg, Out};
 use crate::errno::{fail, missing};
 use crate::inherited::{self, Head, Inherited, Place};
-use crate::tables::{Table, table};
+use crate::tables::{Table, none, table};
 
 /// What this library keeps with a C object.
 pub(crate) trait Body: Sized + 'static {
@@ -233,6 +233,24 @@ pub(crate) fn fid(class: usize, context: *mut c_void, ops: &'static abi::fi_ops)
         fclass: class,
         context,
         ops: table(ops),
+    }
+}
+
+/// The public struct of what is opened as an endpoint, with none of its operations.
+pub(crate) fn bare_ep(
+    class: usize,
+    context: *mut c_void,
+    ops: &'static abi::fi_ops,
+) -> abi::fid_ep {
+    abi::fid_ep {
+        fid: fid(class, context, ops),
+        ops: none(),
+        cm: none(),
+        msg: none(),
+        rma: none(),
+        tagged: none(),
+        atomic: none(),
+        collective: none(),
     }
 }
 

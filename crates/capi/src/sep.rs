@@ -18,7 +18,7 @@ use crate::info::layout::InfoIn;
 use crate::info::{Attributes, read};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
-use crate::tables::{Table, none, table};
+use crate::tables::{Table, table};
 
 /// What the object of a scalable endpoint holds.
 pub(crate) struct SepBody<D: Domain> {
@@ -69,7 +69,13 @@ trampolines! { [D: Domain]
                 domain: Arc::clone(&parent.domain),
                 format: wanted.addr_format,
             };
-            Ok(room.fill(head::<D>(context), body))
+            // Only contexts send and receive.
+            let head = abi::fid_ep {
+                ops: table(SepBody::<D>::EP),
+                cm: table(SepBody::<D>::CM),
+                ..object::bare_ep(abi::FI_CLASS_SEP, context, SepBody::<D>::FID)
+            };
+            Ok(room.fill(head, body))
         })
     }
 
@@ -132,19 +138,5 @@ trampolines! { [D: Domain]
 
     extern "C" fn getname(this: This<SepBody<D>, abi::fid>, addr: AddressOut(addr, len)) -> c_int {
         addr.give(this.sep.name())
-    }
-}
-
-/// Only contexts send and receive.
-fn head<D: Domain>(context: *mut c_void) -> abi::fid_ep {
-    abi::fid_ep {
-        fid: object::fid(abi::FI_CLASS_SEP, context, SepBody::<D>::FID),
-        ops: table(SepBody::<D>::EP),
-        cm: table(SepBody::<D>::CM),
-        msg: none(),
-        rma: none(),
-        tagged: none(),
-        atomic: none(),
-        collective: none(),
     }
 }

@@ -20,7 +20,7 @@ use crate::object::{self, Body, Room, This, shared};
 use crate::options::Options;
 use crate::peer::{Context, SrxOwner};
 use crate::receive::{Posted, Receiver};
-use crate::tables::{none, table};
+use crate::tables::table;
 use crate::trigger;
 
 /// What the object of a shared receive context holds.
@@ -44,17 +44,6 @@ impl<D: Domain> SrxBody<D> {
         bind: Some(bind::<D>),
         ..*Self::CLOSING
     };
-}
-
-/// What no receive context does.
-fn no_head() -> abi::fid_ep {
-    abi::fid_ep {
-        cm: none(),
-        rma: none(),
-        atomic: none(),
-        collective: none(),
-        ..Default::default()
-    }
 }
 
 trampolines! { [D: Domain]
@@ -86,17 +75,8 @@ trampolines! { [D: Domain]
 
 /// Makes a context whose receives another provider has.
 fn owned<D: Domain>(owner: Arc<SrxOwner<D>>, domain: &Arc<D>) -> *mut abi::fid_ep {
-    let head = abi::fid_ep {
-        fid: object::fid(
-            abi::FI_CLASS_SRX_CTX,
-            ptr::null_mut(),
-            PeerBody::<D>::CLOSING,
-        ),
-        ops: none(),
-        msg: none(),
-        tagged: none(),
-        ..no_head()
-    };
+    let closing = PeerBody::<D>::CLOSING;
+    let head = object::bare_ep(abi::FI_CLASS_SRX_CTX, ptr::null_mut(), closing);
     let domain = Arc::clone(domain);
     Room::<PeerBody<D>>::new().fill(head, PeerBody { owner, domain })
 }
@@ -108,11 +88,10 @@ fn make<D: Domain>(
     context: *mut c_void,
 ) -> Result<*mut abi::fid_ep> {
     let head = abi::fid_ep {
-        fid: object::fid(abi::FI_CLASS_SRX_CTX, context, SrxBody::<D>::FID),
         ops: table(SrxBody::<D>::EP),
         msg: table(SrxBody::<D>::MSG_RX),
         tagged: table(SrxBody::<D>::TAGGED_RX),
-        ..no_head()
+        ..object::bare_ep(abi::FI_CLASS_SRX_CTX, context, SrxBody::<D>::FID)
     };
     let body = SrxBody {
         srx: domain.shared_rx(&RxAttr::read(attr)?)?,
