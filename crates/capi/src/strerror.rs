@@ -2,6 +2,8 @@
 //! Errors as text (`fi_strerror(3)`).
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::CString;
+use std::sync::LazyLock;
 
 use ripstop_types::Errno;
 
@@ -17,24 +19,12 @@ mod c {
 }
 
 /// The texts of `FI_EOTHER` and up.
-const OWN: [&CStr; 16] = [
-    c"Unspecified error",
-    c"Provided buffer is too small",
-    c"Operation not permitted in current state",
-    c"Error available",
-    c"Flags not supported",
-    c"Missing or unavailable event queue",
-    c"Invalid resource domain",
-    c"Missing or unavailable completion queue",
-    c"CRC error",
-    c"Truncation error",
-    c"Required key not available",
-    c"Missing or unavailable address vector",
-    c"Queue has been overrun",
-    c"Receiver not ready, no receive buffers available",
-    c"Memory registration limit exceeded",
-    c"Host unreachable due to firewall",
-];
+static OWN: LazyLock<[CString; 16]> = LazyLock::new(|| {
+    let first = Errno::EOTHER.0;
+    let text =
+        |index| CString::new(Errno(first.wrapping_add(index as c_int)).text()).unwrap_or_default();
+    core::array::from_fn(text)
+});
 
 /// `fi_strerror(3)` as a C string that is never freed.
 pub(crate) fn message(errnum: c_int) -> *const c_char {
