@@ -52,13 +52,9 @@ pub(crate) fn bytes(source: &[u8]) -> *mut u8 {
 
 /// A NUL-terminated copy of text up to its first NUL, or null when there is no memory.
 pub(crate) fn text(source: &str) -> *mut c_char {
-    let end = source.find('\0').unwrap_or(source.len());
-    let copy = zeroed::<u8>(end.saturating_add(1));
-    if !copy.is_null() {
-        // SAFETY: `copy` is fresh and one byte longer than what is copied.
-        unsafe { ptr::copy_nonoverlapping(source.as_ptr(), copy, end) };
-    }
-    copy.cast()
+    let mut text = source.split('\0').next().unwrap_or_default().to_owned();
+    text.push('\0');
+    bytes(text.as_bytes()).cast()
 }
 
 /// A copy of a C string, or null when there is no memory.

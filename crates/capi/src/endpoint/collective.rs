@@ -332,10 +332,7 @@ trampolines! { [D: Domain]
         attr: Option<&mut abi::fi_collective_attr>, flags: u64,
     ) -> c_int {
         let attr = attr.ok_or_else(|| errno::missing("fi_query_collective", "attr"));
-        match attr {
-            Ok(attr) => answer(limits::<D>(&this, coll, attr, flags)),
-            Err(error) => fail(error),
-        }
+        answer(attr.and_then(|attr| limits::<D>(&this, coll, attr, flags)))
     }
 }
 

@@ -77,10 +77,10 @@ impl<'a> Target<'a> {
             Event::ConnReq { pep, info, data } => {
                 let info = match self.buf.at.is_null() {
                     true => ptr::null_mut(),
-                    false => {
-                        self.room_for::<abi::fi_eq_cm_entry>()?;
-                        kept.hand_out(info, self.consume)?
+                    false if self.buf.len < size_of::<abi::fi_eq_cm_entry>() => {
+                        return Err(Errno::ETOOSMALL);
                     }
+                    false => kept.hand_out(info, self.consume)?,
                 };
                 self.buf.put(connection(*pep, info), data)
             }
@@ -106,13 +106,6 @@ impl<'a> Target<'a> {
         let size = size?;
         self.event.put(event.code());
         Ok(size)
-    }
-
-    fn room_for<T>(&self) -> Result<()> {
-        match self.buf.len >= size_of::<T>() {
-            true => Ok(()),
-            false => Err(Errno::ETOOSMALL),
-        }
     }
 }
 
