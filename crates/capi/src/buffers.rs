@@ -18,18 +18,24 @@ arguments! {
     pub(crate) struct Src { at: *const c_void, len: usize }
 }
 
-/// With the descriptor of the memory, which nobody needs here.
-impl Arg3 for Src<'_> {
-    type A = *const c_void;
-    type B = usize;
-    type C = *mut c_void;
+/// Memory with its descriptor, which nobody needs here.
+macro_rules! with_descriptor {
+    ($($memory:ident)*) => { $(
+        impl Arg3 for $memory<'_> {
+            type A = <Self as Arg2>::A;
+            type B = <Self as Arg2>::B;
+            type C = *mut c_void;
 
-    #[inline(always)]
-    unsafe fn from_c(at: *const c_void, len: usize, _desc: *mut c_void) -> Self {
-        // SAFETY: the two are this argument, by the contract of this function.
-        unsafe { <Self as Arg2>::from_c(at, len) }
-    }
+            #[inline(always)]
+            unsafe fn from_c(at: Self::A, len: Self::B, _desc: *mut c_void) -> Self {
+                // SAFETY: the two are this argument, by the contract of this function.
+                unsafe { <Self as Arg2>::from_c(at, len) }
+            }
+        }
+    )* };
 }
+
+with_descriptor! { Src Dst }
 
 impl<'a> Src<'a> {
     /// What a data transfer sends.
@@ -79,19 +85,6 @@ arguments! {
     /// completes.
     #[derive(Clone, Copy)]
     pub(crate) struct Dst { at: *mut c_void, len: usize }
-}
-
-/// With the descriptor of the memory, which nobody needs here.
-impl Arg3 for Dst<'_> {
-    type A = *mut c_void;
-    type B = usize;
-    type C = *mut c_void;
-
-    #[inline(always)]
-    unsafe fn from_c(at: *mut c_void, len: usize, _desc: *mut c_void) -> Self {
-        // SAFETY: the two are this argument, by the contract of this function.
-        unsafe { <Self as Arg2>::from_c(at, len) }
-    }
 }
 
 impl Dst<'_> {

@@ -6,6 +6,7 @@
 //! it converts every argument once into a type that says what holds of it ([`Whole`], [`Array`],
 //! [`Out`], `This`, `Src`, ...), and the body behind is safe code, which the compiler sees to.
 
+use core::convert::identity;
 use core::ffi::{CStr, c_char, c_int};
 
 use ripstop_abi as abi;
@@ -202,20 +203,28 @@ macro_rules! arguments {
 
 pub(crate) use arguments;
 
+/// Arguments that say all there is to know, and what makes them of C's.
 macro_rules! values {
-    ($($t:ty)*) => { $(
+    ($($t:ty = $c:ty: $of:expr;)*) => { $(
         impl Arg for $t {
-            type C = Self;
+            type C = $c;
 
             #[inline(always)]
-            unsafe fn from_c(c: Self) -> Self {
-                c
+            unsafe fn from_c(c: $c) -> Self {
+                $of(c)
             }
         }
     )* };
 }
 
-values! { c_int u32 u64 usize }
+values! {
+    c_int = c_int: identity;
+    u32 = u32: identity;
+    u64 = u64: identity;
+    usize = usize: identity;
+    FiAddr = abi::fi_addr_t: FiAddr;
+    Flags = u64: Flags::from_bits_retain;
+}
 
 /// An address that is not followed.
 impl<P: Pointer> Arg for P {
@@ -224,24 +233,6 @@ impl<P: Pointer> Arg for P {
     #[inline(always)]
     unsafe fn from_c(c: Self) -> Self {
         c
-    }
-}
-
-impl Arg for FiAddr {
-    type C = abi::fi_addr_t;
-
-    #[inline(always)]
-    unsafe fn from_c(c: abi::fi_addr_t) -> Self {
-        Self(c)
-    }
-}
-
-impl Arg for Flags {
-    type C = u64;
-
-    #[inline(always)]
-    unsafe fn from_c(c: u64) -> Self {
-        Self::from_bits_retain(c)
     }
 }
 
