@@ -48,7 +48,7 @@ impl Layout {
     /// Node `FABRIC_1.3`.
     pub(crate) const V1_3: Self = Self {
         tx: size_of::<abi::fi_tx_attr>(),
-        domain: end_of_tclass(),
+        domain: offset_of!(history::fi_domain_attr_1_3, tclass) + size_of::<u32>(),
         ..Self::V1_2
     };
     /// Node `FABRIC_1.7`.
@@ -58,16 +58,13 @@ impl Layout {
     };
     /// Node `FABRIC_1.8`.
     pub(crate) const V1_8: Self = Self {
-        domain: end_of_group_id(),
+        domain: offset_of!(history::fi_domain_attr_1_8, max_group_id) + size_of::<u32>(),
         ..Self::V1_7
     };
     /// Node `FABRIC_1.9`, today's.
     pub(crate) const V1_9: Self = Self {
-        info: size_of::<abi::fi_info>(),
-        tx: size_of::<abi::fi_tx_attr>(),
-        ep: size_of::<abi::fi_ep_attr>(),
         domain: size_of::<abi::fi_domain_attr>(),
-        fabric: size_of::<abi::fi_fabric_attr>(),
+        ..Self::V1_8
     };
 }
 
@@ -86,14 +83,6 @@ pub(crate) fn of_programs() -> &'static Layout {
 
 /// Bytes of node 1.0's `fi_fabric_attr` that carry a field.
 pub(crate) const FABRIC_1_0: usize = offset_of!(abi::fi_fabric_attr, api_version);
-
-const fn end_of_tclass() -> usize {
-    offset_of!(history::fi_domain_attr_1_3, tclass) + size_of::<u32>()
-}
-
-const fn end_of_group_id() -> usize {
-    offset_of!(history::fi_domain_attr_1_8, max_group_id) + size_of::<u32>()
-}
 
 /// An `fi_info` and its attributes in today's layout. Strings, addresses and keys still belong
 /// to whoever made the original.
