@@ -238,22 +238,6 @@ impl Drop for Bound {
     }
 }
 
-/// Reports an address that an address vector with `FI_EVENT` did not take.
-pub(crate) fn insertion_failed(
-    queue: &EventQueue,
-    av: FidToken,
-    context: *mut c_void,
-    index: usize,
-    error: Errno,
-) {
-    // A queue that has been overrun says so itself.
-    let _overrun = queue.push_error(EventError {
-        context: context.expose_provenance(),
-        data: index as u64,
-        ..EventError::new(av, error)
-    });
-}
-
 /// Reports what a program has asked to be told of: the end of an insertion into an address vector
 /// with `FI_EVENT`, or a registration in a domain that was bound with `FI_REG_MR`.
 ///

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
-use ripstop_core::eq::EventQueue;
+use ripstop_core::eq::{EventError, EventQueue};
 use ripstop_core::{Address, FidToken, sockaddr};
 use ripstop_types::{AddrFormat, CmEvent, Errno, FiAddr, Result};
 
@@ -197,7 +197,12 @@ impl<'a> Insertion<'a> {
     #[cold]
     fn failed(&self, index: usize, error: Errno) {
         if let Some(queue) = &self.report {
-            eq::insertion_failed(queue, self.av, self.context, index, error);
+            // A queue that has been overrun says so itself.
+            let _overrun = queue.push_error(EventError {
+                context: self.context.expose_provenance(),
+                data: index as u64,
+                ..EventError::new(self.av, error)
+            });
         }
     }
 

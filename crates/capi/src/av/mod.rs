@@ -73,14 +73,43 @@ impl Attributes<'_> {
     /// What the vector is to be, in a domain whose vectors are of type `domain`.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for null, and those of [`attributes`].
+    /// [`Errno::EINVAL`] for null and for what is unknown, [`Errno::ENOSYS`] for `FI_PEER`.
     fn read(&self, domain: AvType) -> Result<AvAttr> {
         // SAFETY: null or a whole struct, as `from_c` was promised; nobody writes to it meanwhile.
         let attr = unsafe { Whole::behind(self.at) };
-        attributes(
-            attr.ok_or_else(|| errno::missing("fi_av_open", "attr"))?,
-            domain,
-        )
+        let attr = attr.ok_or_else(|| errno::missing("fi_av_open", "attr"))?;
+        let refuse = |why, errno| errno::refused("fi_av_open", why, errno);
+        let av_type = AvType::from_raw(attr.type_)
+            .ok_or_else(|| refuse("type is none; set it to FI_AV_UNSPEC", Errno::EINVAL))?;
+        if domain != AvType::Unspec && av_type != AvType::Unspec && av_type != domain {
+            let why =
+                "type is not that of the domain; set it to av_type of the domain's attributes";
+            return Err(refuse(why, Errno::EINVAL));
+        }
+        // `FI_EVENT` has the value of `FI_COMPLETION`.
+        let symmetric = Flags::from_bits_retain(abi::FI_SYMMETRIC);
+        let known = Flags::COMPLETION | Flags::READ | Flags::AV_USER_ID | symmetric;
+        match Flags::from_bits_retain(attr.flags) {
+            flags if flags.contains(Flags::PEER) => {
+                let why = "there are no address vectors of other providers; leave FI_PEER out";
+                Err(refuse(why, Errno::ENOSYS))
+            }
+            flags if known.contains(flags) => Ok(AvAttr {
+                av_type: match (av_type, domain) {
+                    (AvType::Unspec, domain) => domain,
+                    (av_type, _) => av_type,
+                },
+                count: attr.count,
+                flags,
+                name: attr.name().map(string),
+                rx_ctx_bits: u8::try_from(attr.rx_ctx_bits)
+                    .map_err(|_| refuse("rx_ctx_bits is not from 0 to 63", Errno::EINVAL))?,
+            }),
+            _ => Err(refuse(
+                "flags has unknown ones; leave them out",
+                Errno::EINVAL,
+            )),
+        }
     }
 
     /// A program that left the choice to us may look at what it got.
@@ -94,41 +123,6 @@ impl Attributes<'_> {
         if !body.av.map().is_empty() && attr.map_addr.is_null() {
             attr.map_addr = body.av.map().as_ptr().cast_mut().cast();
         }
-    }
-}
-
-/// Attributes as a provider takes them.
-fn attributes(attr: Whole<'_, abi::fi_av_attr>, domain: AvType) -> Result<AvAttr> {
-    let refuse = |why, errno| errno::refused("fi_av_open", why, errno);
-    let av_type = AvType::from_raw(attr.type_)
-        .ok_or_else(|| refuse("type is none; set it to FI_AV_UNSPEC", Errno::EINVAL))?;
-    if domain != AvType::Unspec && av_type != AvType::Unspec && av_type != domain {
-        let why = "type is not that of the domain; set it to av_type of the domain's attributes";
-        return Err(refuse(why, Errno::EINVAL));
-    }
-    // `FI_EVENT` has the value of `FI_COMPLETION`.
-    let symmetric = Flags::from_bits_retain(abi::FI_SYMMETRIC);
-    let known = Flags::COMPLETION | Flags::READ | Flags::AV_USER_ID | symmetric;
-    match Flags::from_bits_retain(attr.flags) {
-        flags if flags.contains(Flags::PEER) => {
-            let why = "there are no address vectors of other providers; leave FI_PEER out";
-            Err(refuse(why, Errno::ENOSYS))
-        }
-        flags if known.contains(flags) => Ok(AvAttr {
-            av_type: match (av_type, domain) {
-                (AvType::Unspec, domain) => domain,
-                (av_type, _) => av_type,
-            },
-            count: attr.count,
-            flags,
-            name: attr.name().map(string),
-            rx_ctx_bits: u8::try_from(attr.rx_ctx_bits)
-                .map_err(|_| refuse("rx_ctx_bits is not from 0 to 63", Errno::EINVAL))?,
-        }),
-        _ => Err(refuse(
-            "flags has unknown ones; leave them out",
-            Errno::EINVAL,
-        )),
     }
 }
 
