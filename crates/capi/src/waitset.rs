@@ -3,7 +3,6 @@
 
 use core::any::Any;
 use core::ffi::c_int;
-use core::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -31,12 +30,6 @@ pub(crate) struct WaitSet {
 
 /// Asks a member whether it is safe to wait for it, as `fi_trywait`; `None` once it is closed.
 type Check = Box<dyn FnMut() -> Option<Result<()>>>;
-
-impl fmt::Debug for WaitSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitSet").finish_non_exhaustive()
-    }
-}
 
 impl WaitSet {
     /// Takes in a queue or counter: its descriptor, and how to ask it.
