@@ -46,8 +46,8 @@ static KNOWN: LazyLock<Known> = LazyLock::new(|| {
     layout::read_as(&Layout::V1_3);
     providers::load();
     let version = registry()
-        .lease(OFFERED)
-        .map_or(Version::CURRENT, |lease| lease.version());
+        .provider(OFFERED)
+        .map_or(Version::CURRENT, |provider| provider.version());
     let known = Box::new(abi::fi_provider {
         version: version.0,
         fi_version: Version::CURRENT.0,
@@ -126,7 +126,7 @@ fn answer(
         hints: hints.as_ref(),
     };
     request.validate()?;
-    let provider = registry().lease(OFFERED).ok_or(Errno::ENODATA)?;
+    let provider = registry().provider(OFFERED).ok_or(Errno::ENODATA)?;
     let mut infos = provider.getinfo(&request).infos;
     if infos.is_empty() {
         return Err(Errno::ENODATA);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use ripstop_abi as abi;
 use ripstop_core::FabricAttr;
 use ripstop_core::provider::{CompletionQueue, Counter, Domain, Fabric};
-use ripstop_core::registry::Lease;
 use ripstop_types::{Errno, Result};
 
 use crate::counter::CounterBody;
@@ -40,7 +39,6 @@ impl<F: Fabric> FabricBody<F> {
 pub(crate) fn object<F: Fabric>(
     fabric: Arc<F>,
     attr: &FabricAttr,
-    lease: Lease,
     context: *mut c_void,
 ) -> *mut abi::fid_fabric {
     let head = abi::fid_fabric {
@@ -51,7 +49,6 @@ pub(crate) fn object<F: Fabric>(
     let body = FabricBody {
         fabric,
         api: attr.api_version,
-        _lease: lease,
     };
     let made = Room::new().fill(head, body);
     opened::fabric_opened(attr, made.cast());

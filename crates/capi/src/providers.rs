@@ -7,7 +7,7 @@ use ripstop_abi as abi;
 use ripstop_core::FabricAttr;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::Provider;
-use ripstop_core::registry::{Lease, Priority, Registration, registry};
+use ripstop_core::registry::{Priority, Registration, registry};
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{Errno, Result};
@@ -15,7 +15,7 @@ use ripstop_types::{Errno, Result};
 use crate::fabric;
 
 /// Opens a fabric with a provider, whose types are behind its operation tables.
-type Open = dyn Fn(&FabricAttr, Lease, *mut c_void) -> Result<*mut abi::fid_fabric> + Send + Sync;
+type Open = dyn Fn(&FabricAttr, *mut c_void) -> Result<*mut abi::fid_fabric> + Send + Sync;
 
 /// A provider that is listed.
 struct Listed {
@@ -45,9 +45,9 @@ fn list<P: Provider>(provider: P) -> Listed {
     let opens = Arc::clone(&provider);
     Listed {
         name: provider.name().to_owned(),
-        open: Box::new(move |attr, lease, context| {
+        open: Box::new(move |attr, context| {
             let fabric = opens.fabric(attr)?;
-            Ok(fabric::object(fabric, attr, lease, context))
+            Ok(fabric::object(fabric, attr, context))
         }),
         _registration: registry().register(provider, Priority::Version),
     }
@@ -60,11 +60,10 @@ fn list<P: Provider>(provider: P) -> Listed {
 pub(crate) fn open_fabric(attr: &FabricAttr, context: *mut c_void) -> Result<*mut abi::fid_fabric> {
     let name = attr.prov_name.as_deref().ok_or(Errno::EINVAL)?;
     let listed = listed();
-    let lease = registry().lease(name).ok_or(Errno::ENODEV)?;
-    let provider = lease.provider().name();
-    let same = |entry: &&Listed| entry.name.eq_ignore_ascii_case(provider);
+    let provider = registry().provider(name).ok_or(Errno::ENODEV)?;
+    let same = |entry: &&Listed| entry.name.eq_ignore_ascii_case(provider.name());
     let entry = listed.iter().find(same).ok_or(Errno::ENODEV)?;
-    let fabric = (entry.open)(attr, lease, context)?;
+    let fabric = (entry.open)(attr, context)?;
     let opened = attr.name.as_deref().unwrap_or_default();
     ripstop_core::fi_info!("core", Subsys::Core, "Opened fabric: {opened}");
     Ok(fabric)

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use ripstop_abi as abi;
 use ripstop_core::provider::Fabric;
-use ripstop_core::registry::Lease;
 use ripstop_types::Version;
 
 use super::Body;
@@ -15,8 +14,6 @@ pub(crate) struct FabricBody<F: Fabric> {
     pub(crate) fabric: Arc<F>,
     /// The version the program was written for.
     pub(crate) api: Version,
-    /// The provider stays while the fabric does.
-    pub(crate) _lease: Lease,
 }
 
 impl<F: Fabric> Body for FabricBody<F> {

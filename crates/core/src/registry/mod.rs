@@ -1,13 +1,11 @@
 //! The providers of this process, and `fi_getinfo(3)` over all of them.
 //!
 //! A provider [`register`](Registry::register)s itself and stays listed while its
-//! [`Registration`] lives. Who opens an object of a provider keeps a [`Lease`], and with it
-//! the provider.
+//! [`Registration`] lives.
 
 mod answer;
 mod order;
 
-use core::ops::Deref;
 use std::sync::{Arc, LazyLock, Once};
 
 use parking_lot::{Mutex, RwLock};
@@ -140,11 +138,11 @@ impl Registry {
     /// The provider to open something of: by its full name or, as `fi_fabric(3)` does with
     /// the name of an interface, by its topmost layer.
     #[must_use]
-    pub fn lease(&self, name: &str) -> Option<Lease> {
+    pub fn provider(&self, name: &str) -> Option<Arc<dyn ProviderInfo>> {
         let entries = self.entries.read();
         let top = name.rsplit(';').next().unwrap_or(name);
         let entry = winner(&entries, name).or_else(|| winner(&entries, top))?;
-        Some(Lease(Arc::clone(entry)))
+        Some(Arc::clone(&entry.provider))
     }
 
     /// Answers a request by all providers, best first.
@@ -315,32 +313,6 @@ impl Drop for Registration {
         if !entries.iter().any(|entry| entry.is_named(name)) {
             params().undefine(name);
         }
-    }
-}
-
-/// A provider, as an open object keeps it.
-#[derive(Clone)]
-pub struct Lease(Arc<Entry>);
-
-impl Lease {
-    /// The provider.
-    #[must_use]
-    pub fn provider(&self) -> &Arc<dyn ProviderInfo> {
-        &self.0.provider
-    }
-}
-
-impl Deref for Lease {
-    type Target = dyn ProviderInfo;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0.provider
-    }
-}
-
-impl core::fmt::Debug for Lease {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Lease({})", self.0.provider.name())
     }
 }
 

@@ -87,11 +87,11 @@ fn dropping_a_registration_leaves_open_objects_alone() {
     let set = set(None);
     let provider = fake("tcp");
     let registration = set.register(provider.clone(), Priority::Version);
-    let lease = set.lease("TCP").unwrap();
+    let found = set.provider("TCP").unwrap();
     drop(registration);
-    assert!(set.lease("tcp").is_none());
-    assert_eq!(lease.provider().version(), Version::new(1, 0));
-    drop(lease);
+    assert!(set.provider("tcp").is_none());
+    assert_eq!(found.version(), Version::new(1, 0));
+    drop(found);
     assert_eq!(Arc::strong_count(&provider), 1);
 }
 
