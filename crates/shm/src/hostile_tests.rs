@@ -53,7 +53,7 @@ fn env_number(name: &str) -> Option<u64> {
 #[test]
 fn subprocess_member() {
     if let Some(setup) = Setup::from_env() {
-        load::run(setup, crate::common::bytes);
+        load::run(setup, ripstop_sim::memory::unpark);
     }
 }
 

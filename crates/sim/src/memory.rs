@@ -53,6 +53,15 @@ impl Drop for Memory {
     }
 }
 
+/// Takes a buffer back that nothing uses any more, for tests of crates that forbid unsafe code: the
+/// completion of its operation was read, or the call that took it was refused.
+#[must_use]
+pub fn unpark(parked: Parked) -> Vec<u8> {
+    // SAFETY: the caller does not use the `UserBuf` any more, and a provider does not behind the end of
+    // an operation, which is what these tests are about.
+    unsafe { parked.unpark() }
+}
+
 /// The bytes of buffers, one behind the other.
 #[must_use]
 pub fn read(segments: &[UserBuf]) -> Vec<u8> {
