@@ -14,7 +14,7 @@ use crate::id::{EpId, GroupId};
 use crate::ring::{Ring, try_push};
 
 impl<B: Buffer> Collectives<B> {
-    /// Joins a group; [`Action::Joined`] says when all members have.
+    /// Joins a group; [`Task::Joined`](super::Task::Joined) says when all members have.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for a rank that there is not, [`Errno::ENOMEM`].

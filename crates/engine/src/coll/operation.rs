@@ -323,7 +323,7 @@ impl Early {
     }
 }
 
-/// Somebody who has been waited for long; see [`Action::Waits`].
+/// Somebody who has been waited for long; see [`Task::Waits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waits {
     /// The operation and its number in the group, or `None` while the group is being joined.
