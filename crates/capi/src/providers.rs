@@ -7,7 +7,7 @@ use ripstop_abi as abi;
 use ripstop_core::FabricAttr;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::Provider;
-use ripstop_core::registry::{Priority, Registration, registry};
+use ripstop_core::registry::{Registration, registry};
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{Errno, Result};
@@ -49,7 +49,7 @@ fn list<P: Provider>(provider: P) -> Listed {
             let fabric = opens.fabric(attr)?;
             Ok(fabric::object(fabric, attr, context))
         }),
-        _registration: registry().register(provider, Priority::Version),
+        _registration: registry().register(provider),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use ripstop_core::provider::Provider;
-use ripstop_core::registry::{Priority, Registration, Registry, registry};
+use ripstop_core::registry::{Registration, Registry, registry};
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 
@@ -17,7 +17,7 @@ fn list<P: Provider>(new: fn() -> P) -> Listed<P> {
     // The registry reads the parameters of the core first, those of logging among them.
     let registry = registry();
     let provider = Arc::new(new());
-    let registration = registry.register(provider.clone(), Priority::Version);
+    let registration = registry.register(provider.clone());
     Listed(provider, registration)
 }
 

@@ -21,7 +21,7 @@ use ripstop_core::provider::{
     Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, PassiveEp as _, Provider, RmaCall,
     SendKind,
 };
-use ripstop_core::registry::{Priority, Registration, registry};
+use ripstop_core::registry::{Registration, registry};
 use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::UserBuf;
 use ripstop_types::{
@@ -107,7 +107,7 @@ impl<P: Provider> Listed<P> {
         let registry = registry();
         let provider = Arc::new(provider());
         Self {
-            _registration: registry.register(Arc::clone(&provider) as _, Priority::Version),
+            _registration: registry.register(Arc::clone(&provider) as _),
             provider,
         }
     }

@@ -39,41 +39,15 @@ pub trait ProviderInfo: Send + Sync + 'static {
 /// Refusals that are warned of at most.
 const TOLD: usize = 16;
 
-/// Which of two providers of one name counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Priority {
-    /// The one with the higher version.
-    #[default]
-    Version,
-    /// The one that came first.
-    Order,
-    /// This one.
-    Preferred,
-}
+type Listed = Arc<dyn ProviderInfo>;
 
-struct Entry {
-    provider: Arc<dyn ProviderInfo>,
-    priority: Priority,
-}
-
-impl Entry {
-    fn is_named(&self, name: &str) -> bool {
-        self.provider.name().eq_ignore_ascii_case(name)
-    }
-
-    /// Whether this entry hides another of its name that came earlier.
-    fn hides(&self, earlier: &Self) -> bool {
-        match (earlier.priority, self.priority) {
-            (Priority::Preferred, _) | (_, Priority::Order) => false,
-            (_, Priority::Preferred) => true,
-            _ => earlier.provider.version() < self.provider.version(),
-        }
-    }
+fn is_named(provider: &Listed, name: &str) -> bool {
+    provider.name().eq_ignore_ascii_case(name)
 }
 
 /// A set of providers.
 pub struct Registry {
-    entries: RwLock<Vec<Arc<Entry>>>,
+    providers: RwLock<Vec<Listed>>,
     filter: Filter,
     filter_checked: Once,
     /// Refusals that were warned of.
@@ -84,7 +58,7 @@ impl core::fmt::Debug for Registry {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let visible = self.visible();
         f.debug_list()
-            .entries(visible.iter().map(|entry| entry.provider.name()))
+            .entries(visible.iter().map(|provider| provider.name()))
             .finish()
     }
 }
@@ -108,30 +82,26 @@ impl Registry {
     #[must_use]
     pub const fn new(filter: Filter) -> Self {
         Self {
-            entries: RwLock::new(Vec::new()),
+            providers: RwLock::new(Vec::new()),
             filter,
             filter_checked: Once::new(),
             told: Mutex::new(Vec::new()),
         }
     }
 
-    /// Adds a provider. It is listed until the registration is dropped.
-    pub fn register(
-        &'static self,
-        provider: Arc<dyn ProviderInfo>,
-        priority: Priority,
-    ) -> Registration {
+    /// Adds a provider. It is listed until the registration is dropped; of two with one name, the
+    /// one with the higher version counts.
+    pub fn register(&'static self, provider: Arc<dyn ProviderInfo>) -> Registration {
         let (name, version) = (provider.name(), provider.version());
         crate::fi_info!(
             "core",
             Subsys::Core,
             "registering provider: {name} ({version})"
         );
-        let entry = Arc::new(Entry { provider, priority });
-        self.entries.write().push(Arc::clone(&entry));
+        self.providers.write().push(Arc::clone(&provider));
         Registration {
             registry: self,
-            entry,
+            provider,
         }
     }
 
@@ -139,10 +109,10 @@ impl Registry {
     /// the name of an interface, by its topmost layer.
     #[must_use]
     pub fn provider(&self, name: &str) -> Option<Arc<dyn ProviderInfo>> {
-        let entries = self.entries.read();
+        let providers = self.providers.read();
         let top = name.rsplit(';').next().unwrap_or(name);
-        let entry = winner(&entries, name).or_else(|| winner(&entries, top))?;
-        Some(Arc::clone(&entry.provider))
+        let found = winner(&providers, name).or_else(|| winner(&providers, top));
+        found.cloned()
     }
 
     /// Answers a request by all providers, best first.
@@ -154,10 +124,8 @@ impl Registry {
         request.validate().map_err(NoInfo::from)?;
         if request.lists_providers() {
             let visible = self.visible();
-            let providers = visible.iter().map(|entry| &entry.provider);
-            let only =
-                providers.map(|p| Info::of_provider(Some(p.name().to_owned()), p.version().0));
-            return Ok(only.collect());
+            let only = |p: &Listed| Info::of_provider(Some(p.name().to_owned()), p.version().0);
+            return Ok(visible.iter().map(only).collect());
         }
         let (mut infos, mut refusals) = (Vec::new(), Vec::new());
         for (name, answer) in self.ask(request) {
@@ -179,17 +147,16 @@ impl Registry {
     #[must_use]
     pub fn ask(&self, request: &Request<'_>) -> Vec<(String, Answer)> {
         self.filter_checked.call_once(|| self.check_filter());
-        let ask = |entry: &Arc<Entry>| {
-            let name = entry.provider.name().to_owned();
-            let answer = self.ask_one(entry, request);
+        let ask = |provider: &Listed| {
+            let name = provider.name().to_owned();
+            let answer = self.ask_one(&**provider, request);
             self.log_refusals(&name, &answer, request);
             (name, answer)
         };
         self.visible().iter().map(ask).collect()
     }
 
-    fn ask_one(&self, entry: &Entry, request: &Request<'_>) -> Answer {
-        let provider = &*entry.provider;
+    fn ask_one(&self, provider: &dyn ProviderInfo, request: &Request<'_>) -> Answer {
         let name = provider.name();
         // A list of what to use names core providers; what is layered upon them comes along.
         let is_layer = name.starts_with(order::LAYER_PREFIX) && !self.filter.is_negated();
@@ -254,7 +221,7 @@ impl Registry {
     /// Warns of names in `FI_PROVIDER` that no provider has.
     fn check_filter(&self) {
         let visible = self.visible();
-        let present: Vec<&str> = visible.iter().map(|entry| entry.provider.name()).collect();
+        let present: Vec<&str> = visible.iter().map(|provider| provider.name()).collect();
         let missing = |name: &&str| !present.iter().any(|here| here.eq_ignore_ascii_case(name));
         for name in self
             .filter
@@ -271,24 +238,22 @@ impl Registry {
         }
     }
 
-    /// One entry of each name, in the order of preference.
-    fn visible(&self) -> Vec<Arc<Entry>> {
-        let entries = self.entries.read();
-        let wins = |entry: &&Arc<Entry>| {
-            winner(&entries, entry.provider.name()).is_some_and(|best| Arc::ptr_eq(best, entry))
+    /// One provider of each name, in the order of preference.
+    fn visible(&self) -> Vec<Listed> {
+        let providers = self.providers.read();
+        let wins = |provider: &&Listed| {
+            winner(&providers, provider.name()).is_some_and(|best| Arc::ptr_eq(best, provider))
         };
-        let mut visible: Vec<_> = entries.iter().filter(wins).cloned().collect();
-        visible.sort_by_key(|entry| order::rank(entry.provider.name()));
+        let mut visible: Vec<_> = providers.iter().filter(wins).cloned().collect();
+        visible.sort_by_key(|provider| order::rank(provider.name()));
         visible
     }
 }
 
-/// The entry of a name that counts.
-fn winner<'a>(entries: &'a [Arc<Entry>], name: &str) -> Option<&'a Arc<Entry>> {
-    entries
-        .iter()
-        .filter(|entry| entry.is_named(name))
-        .reduce(|best, next| if next.hides(best) { next } else { best })
+/// The provider of a name that counts: of those with the highest version, the one that came first.
+fn winner<'a>(providers: &'a [Listed], name: &str) -> Option<&'a Listed> {
+    let named = providers.iter().filter(|provider| is_named(provider, name));
+    named.rev().max_by_key(|provider| provider.version())
 }
 
 /// Keeps a provider listed; dropping it takes the provider off the list. What is open of it
@@ -296,21 +261,21 @@ fn winner<'a>(entries: &'a [Arc<Entry>], name: &str) -> Option<&'a Arc<Entry>> {
 #[must_use = "dropping the registration takes the provider off the list"]
 pub struct Registration {
     registry: &'static Registry,
-    entry: Arc<Entry>,
+    provider: Arc<dyn ProviderInfo>,
 }
 
 impl core::fmt::Debug for Registration {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Registration({})", self.entry.provider.name())
+        write!(f, "Registration({})", self.provider.name())
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut entries = self.registry.entries.write();
-        entries.retain(|entry| !Arc::ptr_eq(entry, &self.entry));
-        let name = self.entry.provider.name();
-        if !entries.iter().any(|entry| entry.is_named(name)) {
+        let mut providers = self.registry.providers.write();
+        providers.retain(|provider| !Arc::ptr_eq(provider, &self.provider));
+        let name = self.provider.name();
+        if !providers.iter().any(|provider| is_named(provider, name)) {
             params().undefine(name);
         }
     }

@@ -66,9 +66,9 @@ fn names(infos: &[Info]) -> Vec<&str> {
 #[test]
 fn providers_answer_in_order_of_preference() {
     let set = set(None);
-    let _tcp = set.register(fake("tcp"), Priority::Version);
-    let _mine = set.register(fake("mine"), Priority::Version);
-    let shm = set.register(fake("shm"), Priority::Version);
+    let _tcp = set.register(fake("tcp"));
+    let _mine = set.register(fake("mine"));
+    let shm = set.register(fake("shm"));
     let infos = set.getinfo(&any()).unwrap();
     assert_eq!(names(&infos), ["tcp", "shm", "mine"]);
     assert_eq!(infos[0].fabric.api_version, Version::CURRENT);
@@ -86,7 +86,7 @@ fn providers_answer_in_order_of_preference() {
 fn dropping_a_registration_leaves_open_objects_alone() {
     let set = set(None);
     let provider = fake("tcp");
-    let registration = set.register(provider.clone(), Priority::Version);
+    let registration = set.register(provider.clone());
     let found = set.provider("TCP").unwrap();
     drop(registration);
     assert!(set.provider("tcp").is_none());
@@ -98,8 +98,8 @@ fn dropping_a_registration_leaves_open_objects_alone() {
 #[test]
 fn the_variable_and_the_hints_select() {
     let only = set(Some("tcp"));
-    let _a = only.register(fake("tcp"), Priority::Version);
-    let _b = only.register(fake("udp"), Priority::Version);
+    let _a = only.register(fake("tcp"));
+    let _b = only.register(fake("udp"));
     assert_eq!(names(&only.getinfo(&any()).unwrap()), ["tcp"]);
     let hints = Hints {
         fabric: Some(FabricAttr {
@@ -118,15 +118,15 @@ fn the_variable_and_the_hints_select() {
     assert_eq!(none.refusals[1].1, Refusal::NotAsked("udp".to_owned()));
 
     let but = set(Some("^tcp"));
-    let _a = but.register(fake("tcp"), Priority::Version);
-    let _b = but.register(fake("udp"), Priority::Version);
+    let _a = but.register(fake("tcp"));
+    let _b = but.register(fake("udp"));
     assert_eq!(names(&but.getinfo(&any()).unwrap()), ["udp"]);
 }
 
 #[test]
 fn refusals_tell_why() {
     let set = set(None);
-    let _tcp = set.register(fake("tcp"), Priority::Version);
+    let _tcp = set.register(fake("tcp"));
     let hints = Hints {
         caps: Flags::MSG | Flags::HMEM,
         ..Hints::default()
@@ -201,14 +201,11 @@ fn one_of_two_providers_of_a_name_counts() {
         })
     };
     let version = || Version(set.getinfo(&any()).unwrap()[0].fabric.prov_version).major();
-    let _old = set.register(of(1), Priority::Version);
-    let newer = set.register(of(3), Priority::Version);
+    let _old = set.register(of(1));
+    let newer = set.register(of(3));
     assert_eq!(version(), 3);
-    let _later = set.register(of(9), Priority::Order);
+    let _later = set.register(of(2));
     assert_eq!(version(), 3);
-    let preferred = set.register(of(2), Priority::Preferred);
-    assert_eq!(version(), 2);
-    drop(preferred);
     drop(newer);
-    assert_eq!(version(), 1);
+    assert_eq!(version(), 2);
 }

@@ -13,7 +13,7 @@ use ripstop_core::provider::{
     self, AddressVector, AtomicCall, CollCall, CompletionQueue, Counter as _, DataCall, Direction,
     Domain, Endpoint, Fabric, JoinCall, PassiveEp, Provider, Threshold,
 };
-use ripstop_core::registry::{Priority, Registration, registry};
+use ripstop_core::registry::{Registration, registry};
 use ripstop_core::{Address, EventQueue, FidToken, Info};
 use ripstop_foreign::{Atomic, Collecting};
 use ripstop_mem::UserBuf;
@@ -94,7 +94,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Rust<P, K> {
     pub fn new(provider: P) -> Self {
         let provider = Arc::new(provider);
         Self {
-            _registration: registry().register(Arc::clone(&provider) as _, Priority::Version),
+            _registration: registry().register(Arc::clone(&provider) as _),
             provider,
             kind: PhantomData,
         }
