@@ -31,49 +31,42 @@ pub trait AsSink {
     fn as_sink(&mut self) -> Sink<'_>;
 }
 
-impl Source<'_> {
-    /// The number of bytes.
-    #[must_use]
-    #[inline]
-    pub const fn len(&self) -> usize {
-        self.buf.len()
-    }
+/// What sources and sinks have in common.
+macro_rules! pieces {
+    ($($piece:ident)*) => {$(
+        impl $piece<'_> {
+            /// The number of bytes, or how many there is room for.
+            #[must_use]
+            #[inline]
+            pub const fn len(&self) -> usize {
+                self.buf.len()
+            }
 
-    /// Whether there are no bytes.
-    #[must_use]
-    #[inline]
-    pub const fn is_empty(&self) -> bool {
-        self.buf.is_empty()
-    }
+            /// Whether that is none.
+            #[must_use]
+            #[inline]
+            pub const fn is_empty(&self) -> bool {
+                self.buf.is_empty()
+            }
 
-    /// The bytes as a value, for as long as `self` may be used.
-    #[inline]
-    pub(super) const fn buf(&self) -> UserBuf {
-        self.buf
-    }
+            /// The memory as a value, for as long as `self` may be used.
+            #[inline]
+            pub(super) const fn buf(&self) -> UserBuf {
+                self.buf
+            }
+        }
+
+        impl From<UserBuf> for $piece<'_> {
+            #[inline]
+            fn from(buf: UserBuf) -> Self {
+                let bytes = PhantomData;
+                Self { buf, bytes }
+            }
+        }
+    )*};
 }
 
-impl Sink<'_> {
-    /// The number of bytes there is room for.
-    #[must_use]
-    #[inline]
-    pub const fn len(&self) -> usize {
-        self.buf.len()
-    }
-
-    /// Whether there is no room.
-    #[must_use]
-    #[inline]
-    pub const fn is_empty(&self) -> bool {
-        self.buf.is_empty()
-    }
-
-    /// The room as a value, for as long as `self` may be used.
-    #[inline]
-    pub(super) const fn buf(&self) -> UserBuf {
-        self.buf
-    }
-}
+pieces! { Source Sink }
 
 impl<'a> From<&'a [u8]> for Source<'a> {
     #[inline]
@@ -86,32 +79,12 @@ impl<'a> From<&'a [u8]> for Source<'a> {
     }
 }
 
-impl From<UserBuf> for Source<'_> {
-    #[inline]
-    fn from(buf: UserBuf) -> Self {
-        Self {
-            buf,
-            bytes: PhantomData,
-        }
-    }
-}
-
 impl<'a> From<&'a mut [u8]> for Sink<'a> {
     #[inline]
     fn from(bytes: &'a mut [u8]) -> Self {
         Self {
             // SAFETY: borrowed for `'a` by this value alone.
             buf: unsafe { UserBuf::from_raw(bytes.as_mut_ptr(), bytes.len()) },
-            bytes: PhantomData,
-        }
-    }
-}
-
-impl From<UserBuf> for Sink<'_> {
-    #[inline]
-    fn from(buf: UserBuf) -> Self {
-        Self {
-            buf,
             bytes: PhantomData,
         }
     }
