@@ -19,43 +19,34 @@ const NOW: Timespec = Timespec {
 
 /// Whether one of a few descriptors is ready, without a set of them (`poll(2)`).
 pub(crate) fn is_ready(fds: &mut [PollFd<'_>]) -> Result<bool> {
-    let ready = retry(|| poll(fds, Some(&NOW)))?;
-    Ok(ready > 0)
+    Ok(retry(|| poll(fds, Some(&NOW)))? > 0)
 }
 
-/// What to be told about a descriptor. An error and a hang-up are always told.
+/// What to be told about a descriptor, as long as it is so. An error and a hang-up are always told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// There is something to read, or the peer has stopped writing.
     pub read: bool,
     /// There is room to write, or a connection attempt has ended.
     pub write: bool,
-    /// Tell once per change instead of as long as it is so.
-    pub edge: bool,
 }
 
 impl Interest {
-    /// Reading only, level-triggered.
-    pub const READ: Self = Self::level(true, false);
-    /// Writing only, level-triggered.
-    pub const WRITE: Self = Self::level(false, true);
-    /// Both, level-triggered.
-    pub const READ_WRITE: Self = Self::level(true, true);
-
-    const fn level(read: bool, write: bool) -> Self {
-        Self {
-            read,
-            write,
-            edge: false,
-        }
-    }
+    /// Reading only.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+    };
+    /// Writing only.
+    pub const WRITE: Self = Self {
+        read: false,
+        write: true,
+    };
 
     fn flags(self) -> epoll::EventFlags {
         let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, self.read);
-        flags.set(epoll::EventFlags::RDHUP, self.read);
+        flags.set(epoll::EventFlags::IN | epoll::EventFlags::RDHUP, self.read);
         flags.set(epoll::EventFlags::OUT, self.write);
-        flags.set(epoll::EventFlags::ET, self.edge);
         flags
     }
 }
@@ -207,29 +198,18 @@ impl Epoll {
     /// `EEXIST` if it is in the set, `ENOSPC` at the user's limit of watches, and the others
     /// of `epoll_ctl(2)`.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<()> {
-        epoll::add(
-            &self.0,
-            fd,
-            epoll::EventData::new_u64(token),
-            interest.flags(),
-        )
-        .map_err(errno)
+        let data = epoll::EventData::new_u64(token);
+        epoll::add(&self.0, fd, data, interest.flags()).map_err(errno)
     }
 
-    /// Changes token and interest of `fd`. An edge-triggered descriptor that is ready is told
-    /// anew.
+    /// Changes token and interest of `fd`.
     ///
     /// # Errors
     ///
     /// `ENOENT` if it is not in the set, and the others of `epoll_ctl(2)`.
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<()> {
-        epoll::modify(
-            &self.0,
-            fd,
-            epoll::EventData::new_u64(token),
-            interest.flags(),
-        )
-        .map_err(errno)
+        let data = epoll::EventData::new_u64(token);
+        epoll::modify(&self.0, fd, data, interest.flags()).map_err(errno)
     }
 
     /// Takes `fd` out.

@@ -173,7 +173,6 @@ impl Poller for SimPoller {
             let what = Interest {
                 read: ready.read,
                 write: ready.write,
-                edge: false,
             };
             if !events.push(token, what, ready.ended) {
                 break;

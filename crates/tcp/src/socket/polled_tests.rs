@@ -85,7 +85,6 @@ impl Readiness<TcpSocket> for PolledReadiness {
             what: Interest {
                 read: event.readable() || event.hangup() || event.error(),
                 write: event.writable(),
-                edge: false,
             },
         }));
     }
