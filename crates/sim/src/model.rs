@@ -376,10 +376,15 @@ impl Model {
             .collect();
         let is = |at: &usize, wanted: &dyn Fn(Got) -> bool| wanted(self.sent_at(*at).1);
         let waits = |at: &&usize| is(at, &|got| got == Got::No);
-        let named = |at: &&usize| entry.src == node.fi_addr(address(self.sent_at(**at).0.host));
-        // Of a stranger rather than of one who has become known since.
-        let known = all.iter().find(|at| waits(at) && named(at));
-        let waits = known.or(all.iter().find(waits));
+        let named = |at: &usize| entry.src == node.fi_addr(address(self.sent_at(*at).0.host));
+        let current = |at: &usize| {
+            let from = self.sent_at(*at).0.host;
+            self.ops[*at].lives == [self.life(from), self.life(host)]
+        };
+        // Of a stranger rather than of one who has become known since; of processes that are there
+        // rather than of those before them, with which it may have gone.
+        let waits = all.iter().filter(waits);
+        let waits = waits.min_by_key(|at| (!named(at), !current(at)));
         let dropped = all.iter().find(|at| is(at, &|got| got == Got::Dropped));
         Some((*waits.or(dropped)?, all.len() == 1))
     }

@@ -101,6 +101,32 @@ fn whoever_leaves_at_any_step_has_sent_what_was_reported() {
     }
 }
 
+/// A message is lost with the process that had sent it to itself; the next process drops one that
+/// looks the same.
+#[test]
+fn a_dropped_message_is_not_taken_for_one_of_an_earlier_process() {
+    let mut world = World::new(&setup(2, TIMING, 1));
+    let to_itself = send(1, 1, 2, 22, false);
+    world.perform(&to_itself);
+    world.perform(&Op::Run(60));
+    world.perform(&Op::Leave {
+        host: 1,
+        done: false,
+        reopens: false,
+        away: 0,
+    });
+    world.perform(&to_itself);
+    world.perform(&Op::Run(200));
+    world.perform(&Op::Peek {
+        host: 1,
+        tag: Some((2, 0)),
+        src: None,
+        claim: false,
+        discard: true,
+    });
+    world.finish();
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let host = || 0..4usize;
     let tag = || 0..3u64;
