@@ -86,8 +86,8 @@ pub struct Conn<B> {
     pub(super) up: bool,
     /// Connected, with no deferred operations.
     pub(super) ready_to_send: bool,
-    /// Messages shorter than this may be written before anything of them is noted: those that do not
-    /// wait for their receive, if `ready_to_send`.
+    /// Messages shorter than this, of any kind, may be written before anything of them is noted, if
+    /// `ready_to_send`: tagged ones of that length do not wait for their receive.
     pub(super) send_now_limit: u64,
     /// What is posted next waits for what was posted before.
     pub(super) fence: bool,

@@ -22,8 +22,8 @@ use crate::stream::engine::{Engine, Limits};
 /// messages of C libfabric's shm, which programs rely on being able to send without a receive.
 const ALWAYS_EAGER_BITS: u8 = 12;
 
-/// Of what may be kept for a connection, in parts of 64: from more than this on, its peer is told to
-/// hold messages back; a sender holds them back while it has as much to write.
+/// Sixty-fourths of what may be kept for a connection. Above 16/64, a quarter, its peer is told to hold
+/// messages back; a sender holds them back while it has as much to write.
 const HOLD_BACK_PARTS: u64 = 16;
 /// The peer need not hold messages back any more.
 const RESUME_PARTS: u64 = 4;

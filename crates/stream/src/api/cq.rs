@@ -96,8 +96,8 @@ fn waits<T: Transport>(state: &State<T>, id: CqId) -> bool {
 
 /// A read is a fast poll, inlined into the caller ([`CompletionQueue::read_as`]); then, if that found
 /// something, [`Cq::read_found`]; then, if it is not what is frequent, [`Cq::progress_and_take`].
-/// Where threads share the domain, the lock is handed on from step to step. Where they do not, each
-/// step takes its own, which is free and keeps the step before it short.
+/// With `K::SHARED` the lock is held from the first step to the last. Without, it costs nothing: each
+/// step drops it and the next one takes it again, so that the inlined step stays short.
 impl<T: Transport, K: Mode> Cq<T, K> {
     /// Goes on after the fast poll.
     #[inline(always)]
