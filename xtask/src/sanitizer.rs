@@ -30,8 +30,10 @@ pub(crate) const FOR_TESTS: &str = "detect_leaks=1";
 const SUPPRESSIONS: &str = "xtask/leaks.txt";
 
 /// For the suite. It leaves the objects of each case to the end of its process, which are no leaks, and bounds how
-/// much memory some of them take: so little freed memory is kept back from being used again.
-pub(crate) const FOR_SUITE: &str = "detect_leaks=0:quarantine_size_mb=16";
+/// much memory some of them take: so little freed memory is kept back from being used again, and little room is
+/// left around each piece.
+pub(crate) const FOR_SUITE: &str =
+    "detect_leaks=0:quarantine_size_mb=1:thread_local_quarantine_size_kb=16:max_redzone=16";
 
 /// Makes a cargo command build with the sanitizer. What it runs ends at the first error.
 pub(crate) fn instrument<'a>(ws: &Workspace, cargo: &'a mut Command) -> &'a mut Command {
