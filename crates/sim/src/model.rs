@@ -599,11 +599,11 @@ impl Model {
     fn may_be_lost(&self, sent: &Sent, known: &Known) -> bool {
         let [from, to] = known.lives;
         let (left, gone) = (self.life(sent.host) != from, self.life(sent.to) != to);
-        // Short ones may have been taken for others that are lost.
+        // Short ones may have been taken for others that are lost, of any sender.
         let short = sent.payload.len() < size_of::<u32>();
         match (known.ended, sent.completion) {
             (Some(false), _) => true,
-            _ if short && self.is_troubled(sent.host, sent.to) => true,
+            _ if short && (0..self.hosts.len()).any(|from| self.is_troubled(from, sent.to)) => true,
             (Some(true), _) if sent.ack => gone,
             (Some(true), _) => gone || self.cut.contains(&(sent.host, sent.to)),
             // What nobody was told of, or could be.
