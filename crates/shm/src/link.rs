@@ -165,7 +165,6 @@ impl ShmLink {
         Interest {
             read: interest.read && read(),
             write: interest.write && room(),
-            ..Interest::default()
         }
     }
 
