@@ -281,18 +281,15 @@ impl<T> Queue<T> {
 
     /// Puts an operation behind others of its lane that wait; `false` when there are none.
     fn enter_lane(&mut self, id: TriggeredId) -> bool {
-        let Some(item) = self.items.get_mut(id) else {
-            return false;
-        };
-        let Some(lane) = self.lanes.get_mut(LaneId::place(item.lane)) else {
-            return false;
-        };
-        if lane.list.is_empty() {
-            return false;
+        if let Some(item) = self.items.get_mut(id)
+            && let Some(lane) = self.lanes.get_mut(LaneId::place(item.lane))
+            && !lane.list.is_empty()
+        {
+            item.place = Place::Lane;
+            lane.list.push_back(&mut self.items, id);
+            return true;
         }
-        item.place = Place::Lane;
-        lane.list.push_back(&mut self.items, id);
-        true
+        false
     }
 
     /// Takes an operation out, wherever it is.

@@ -170,10 +170,8 @@ impl<B: Buffer> Collectives<B> {
 
     /// Whether a member has said already that it has another operation in mind.
     pub(super) fn early_differs(&self, id: CollOpId) -> bool {
-        let Some(op) = self.ops.get(id) else {
-            return false;
-        };
-        let Some(group) = self.groups.get(op.group) else {
+        let op = self.ops.get(id);
+        let Some((op, group)) = op.and_then(|op| Some((op, self.groups.get(op.group)?))) else {
             return false;
         };
         let differs = |early: &Early| {

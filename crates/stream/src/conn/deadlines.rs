@@ -24,10 +24,7 @@ const STALL_LOG_DELAY: Duration = Duration::from_secs(5);
 impl<T: Transport> State<T> {
     /// Looks at a connection that is up. Returns whether its peer has ended and it is stalled.
     fn forsake(&mut self, id: ConnId, now: Duration) -> bool {
-        let Some(due) = self
-            .connection(id)
-            .and_then(|connection| connection.forsaken)
-        else {
+        let Some(due) = self.connection(id).and_then(|conn| conn.forsaken) else {
             return false;
         };
         if now >= due && (self.is_peer_awaited(id) || self.is_cut(id)) {

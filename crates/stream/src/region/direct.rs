@@ -63,10 +63,7 @@ impl<T: Transport> State<T> {
     /// Carries out a read or write in a region that is mapped; `false` says that nothing was done.
     #[inline(never)]
     pub(crate) fn rma_mapped(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
-        let Some(place) = sole_place(rma) else {
-            return false;
-        };
-        let Some(id) = self.mapped_route(ep, peer) else {
+        let (Some(place), Some(id)) = (sole_place(rma), self.mapped_route(ep, peer)) else {
             return false;
         };
         let segments = rma.iov.segments();

@@ -182,11 +182,7 @@ impl<T: Transport> State<T> {
             // Whoever sleeps makes no progress that would write it.
             return false;
         }
-        let Self {
-            engine,
-            connections,
-            ..
-        } = self;
+        let (engine, connections) = (&mut self.engine, &mut self.connections);
         let Some(connection) = connections.find_mut(id) else {
             return false;
         };
