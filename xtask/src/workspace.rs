@@ -18,8 +18,8 @@ const BESIDE_KINDS: [TargetKind; 4] = [
 pub(crate) struct Package {
     /// Package name, for `cargo -p`.
     pub(crate) name: String,
-    /// Its name in the house plan: see [`room`].
-    pub(crate) room: String,
+    /// Its folder below `crates`, or at the top: see [`folder`].
+    pub(crate) folder: String,
     /// The package's folder, absolute.
     pub(crate) dir: PathBuf,
     /// Crate roots (`lib.rs`, `main.rs`, ...), absolute, without tests, examples and benches.
@@ -34,8 +34,8 @@ pub(crate) struct Package {
 pub(crate) struct Dependency {
     /// The package's name in the registry or in its own manifest.
     pub(crate) name: String,
-    /// The room of a path dependency.
-    pub(crate) room: Option<String>,
+    /// The folder of a path dependency.
+    pub(crate) folder: Option<String>,
     /// Whether only tests, examples and benchmarks see it.
     pub(crate) dev: bool,
 }
@@ -50,8 +50,8 @@ pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
 }
 
-/// The name of a folder in the house plan: `wire` for `crates/wire`, `fuzz` for `fuzz/bodies`.
-fn room(root: &Path, dir: &Path) -> String {
+/// The name of a folder in the table of floors: `wire` for `crates/wire`, `fuzz` for `fuzz/bodies`.
+fn folder(root: &Path, dir: &Path) -> String {
     let place = dir.strip_prefix(root).unwrap_or(dir);
     let place = place.strip_prefix("crates").unwrap_or(place);
     let first = place.components().next();
@@ -80,9 +80,9 @@ impl Workspace {
         })
     }
 
-    /// The first member in room `name`, if there is one.
+    /// The first member in folder `name`, if there is one.
     pub(crate) fn package(&self, name: &str) -> Option<&Package> {
-        self.packages.iter().find(|package| package.room == name)
+        self.packages.iter().find(|package| package.folder == name)
     }
 
     /// The cargo that runs this tool, at the top of the tree.
@@ -112,7 +112,7 @@ impl Package {
         };
         let dependency = |dep: &cargo_metadata::Dependency| Dependency {
             name: dep.name.clone(),
-            room: dep.path.as_ref().map(|dir| room(root, dir.as_std_path())),
+            folder: dep.path.as_ref().map(|dir| folder(root, dir.as_std_path())),
             dev: dep.kind == DependencyKind::Development,
         };
         let dir = package
@@ -121,7 +121,7 @@ impl Package {
             .unwrap_or(package.manifest_path.as_path());
         Self {
             name: package.name.to_string(),
-            room: room(root, dir.as_std_path()),
+            folder: folder(root, dir.as_std_path()),
             dir: dir.into(),
             roots: package
                 .targets

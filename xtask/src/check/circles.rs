@@ -30,8 +30,8 @@ pub(super) fn largest(ws: &Workspace, sources: &[SourceFile]) -> Circles {
             // Then the folders lead one way, too.
             circle = largest_of(&folders(&modules), |folder| format!("{folder}/"));
         }
-        if circle.len() > 1 && !EXEMPT.contains(&package.room.as_str()) {
-            circles.insert(package.room.clone(), circle);
+        if circle.len() > 1 && !EXEMPT.contains(&package.folder.as_str()) {
+            circles.insert(package.folder.clone(), circle);
         }
     }
     circles

@@ -15,7 +15,7 @@ pub(crate) const FLOORS: [&[&str]; 6] = [
     &["cli", "brick", "libfabric"],
 ];
 
-/// Folders beside the house: they may use any crate, and no crate uses them outside its tests.
+/// Folders beside the floors: they may use any crate, and no crate uses them outside its tests.
 const BESIDE: [&str; 6] = ["conformance", "sim", "interop", "bench", "fuzz", "xtask"];
 
 /// The floor of the providers, which never see each other.
@@ -29,29 +29,29 @@ const SYSTEM: [&str; 9] = [
 /// The highest floor that must leave the operating system to `os`.
 const PROTOCOL_FLOORS: usize = 4;
 
-/// Floor and place of a folder, or `None` beside the house.
+/// Floor and place of a folder, or `None` beside the floors.
 fn place(folder: &str) -> Option<(usize, usize)> {
     FLOORS.iter().enumerate().find_map(|(floor, names)| {
-        let seat = names.iter().position(|name| *name == folder)?;
-        Some((floor, seat))
+        let position = names.iter().position(|name| *name == folder)?;
+        Some((floor, position))
     })
 }
 
-/// Reports every arrow that points the wrong way.
+/// Reports every dependency between crates that points the wrong way.
 pub(super) fn check(ws: &Workspace, findings: &mut Vec<Finding>) {
     for package in &ws.packages {
-        let room = package.room.as_str();
-        if place(room).is_none() && !BESIDE.contains(&room) {
+        let folder = package.folder.as_str();
+        if place(folder).is_none() && !BESIDE.contains(&folder) {
             let advice = format!(
-                "`{room}` has no place in the house: add it to FLOORS in \
+                "`{folder}` has no place in the table of floors: add it to FLOORS in \
                  xtask/src/check/floors.rs and to docs/architecture.md"
             );
             findings.push(finding(ws, package, "name", advice));
         }
         for dependency in &package.dependencies {
-            let wrong = match &dependency.room {
-                Some(other) => wrong_arrow(room, other, dependency.dev),
-                None => wrong_crate(room, dependency),
+            let wrong = match &dependency.folder {
+                Some(other) => wrong_dependency(folder, other, dependency.dev),
+                None => wrong_crate(folder, dependency),
             };
             if let Some(advice) = wrong {
                 findings.push(finding(ws, package, &dependency.name, advice));
@@ -60,12 +60,12 @@ pub(super) fn check(ws: &Workspace, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What is wrong with an arrow between two folders, if anything.
-fn wrong_arrow(from: &str, to: &str, dev: bool) -> Option<String> {
-    let (floor, seat) = place(from)?;
-    let Some((to_floor, to_seat)) = place(to) else {
+/// What is wrong with a dependency between two folders, if anything.
+fn wrong_dependency(from: &str, to: &str, dev: bool) -> Option<String> {
+    let (floor, position) = place(from)?;
+    let Some((to_floor, to_position)) = place(to) else {
         return (!dev).then(|| {
-            format!("`{from}` uses `{to}`, which stands beside the house: dev-dependencies only")
+            format!("`{from}` uses `{to}`, which stands beside the floors: dev-dependencies only")
         });
     };
     if to_floor == floor && floor == PROVIDERS {
@@ -73,11 +73,11 @@ fn wrong_arrow(from: &str, to: &str, dev: bool) -> Option<String> {
             "provider `{from}` sees provider `{to}`: move what they share to a lower floor"
         ));
     }
-    let down_or_left = to_floor < floor || (to_floor == floor && to_seat < seat);
+    let down_or_left = to_floor < floor || (to_floor == floor && to_position < position);
     (!down_or_left).then(|| {
         format!(
             "`{from}` (L{floor}) may not use `{to}` (L{to_floor}): \
-             arrows point down, or left within a floor"
+             a dependency points down, or left within a floor"
         )
     })
 }
@@ -114,14 +114,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrows_point_down_or_left() {
+    fn dependencies_point_down_or_left() {
         for (from, to) in [
             ("wire", "types"),
             ("core", "os"),
             ("tcp", "wire"),
             ("foreign", "abi"),
         ] {
-            assert_eq!(wrong_arrow(from, to, false), None, "{from} -> {to}");
+            assert_eq!(wrong_dependency(from, to, false), None, "{from} -> {to}");
         }
         for (from, to) in [
             ("types", "wire"),
@@ -129,27 +129,30 @@ mod tests {
             ("engine", "os"),
             ("core", "tcp"),
         ] {
-            assert!(wrong_arrow(from, to, false).is_some(), "{from} -> {to}");
+            assert!(
+                wrong_dependency(from, to, false).is_some(),
+                "{from} -> {to}"
+            );
         }
     }
 
     #[test]
     fn providers_never_see_each_other() {
-        assert!(wrong_arrow("shm", "tcp", false).is_some());
+        assert!(wrong_dependency("shm", "tcp", false).is_some());
     }
 
     #[test]
     fn the_suite_is_for_tests_only() {
-        assert!(wrong_arrow("tcp", "conformance", false).is_some());
-        assert_eq!(wrong_arrow("tcp", "conformance", true), None);
-        assert_eq!(wrong_arrow("conformance", "foreign", false), None);
+        assert!(wrong_dependency("tcp", "conformance", false).is_some());
+        assert_eq!(wrong_dependency("tcp", "conformance", true), None);
+        assert_eq!(wrong_dependency("conformance", "foreign", false), None);
     }
 
     #[test]
     fn only_os_calls_the_system() {
         let libc = |dev| Dependency {
             name: "libc".into(),
-            room: None,
+            folder: None,
             dev,
         };
         assert!(wrong_crate("tcp", &libc(false)).is_some());

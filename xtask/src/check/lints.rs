@@ -37,7 +37,7 @@ pub(super) fn check(
         check_manifest(ws, package, findings)?;
         for root in &package.roots {
             if let Some(root) = find(sources, ws.relative(root)) {
-                check_root(&package.room, root, findings);
+                check_root(&package.folder, root, findings);
             }
         }
     }
@@ -62,7 +62,7 @@ fn check_manifest(
     Ok(())
 }
 
-fn check_root(room: &str, root: &SourceFile, findings: &mut Vec<Finding>) {
+fn check_root(folder: &str, root: &SourceFile, findings: &mut Vec<Finding>) {
     let mut report = |rule, advice| {
         findings.push(Finding {
             file: root.file.clone(),
@@ -71,34 +71,34 @@ fn check_root(room: &str, root: &SourceFile, findings: &mut Vec<Finding>) {
             advice,
         });
     };
-    if NO_STD.contains(&room) {
+    if NO_STD.contains(&folder) {
         let bare =
             |(text, _): &(String, usize)| text == "no_std" || text == "cfg_attr(not(test),no_std)";
         if !root.attributes.iter().any(bare) {
             report(
                 "no_std",
-                format!("`{room}` must say `#![no_std]`: a kernel builds it"),
+                format!("`{folder}` must say `#![no_std]`: a kernel builds it"),
             );
         }
     }
-    if NO_STD.contains(&room) {
+    if NO_STD.contains(&folder) {
         for lint in NO_STD_LINTS {
             if !root.sets_lint(&["deny", "forbid"], lint) {
                 report(
                     "lints",
                     format!(
-                        "a kernel builds `{room}`: add `#![cfg_attr(not(test), deny({lint}))]`"
+                        "a kernel builds `{folder}`: add `#![cfg_attr(not(test), deny({lint}))]`"
                     ),
                 );
             }
         }
     }
-    if HOSTILE_INPUT.contains(&room) {
+    if HOSTILE_INPUT.contains(&folder) {
         for lint in HOSTILE_LINTS {
             if !root.sets_lint(&["deny", "forbid"], lint) {
                 report(
                     "lints",
-                    format!("`{room}` reads hostile input: add `#![deny({lint})]`"),
+                    format!("`{folder}` reads hostile input: add `#![deny({lint})]`"),
                 );
             }
         }
@@ -111,10 +111,10 @@ mod tests {
 
     use super::*;
 
-    fn findings(room: &str, text: &str) -> usize {
-        let root = SourceFile::parse(room, Path::new("src/lib.rs"), text).expect("Rust");
+    fn findings(folder: &str, text: &str) -> usize {
+        let root = SourceFile::parse(folder, Path::new("src/lib.rs"), text).expect("Rust");
         let mut findings = Vec::new();
-        check_root(room, &root, &mut findings);
+        check_root(folder, &root, &mut findings);
         findings.len()
     }
 

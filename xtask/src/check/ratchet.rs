@@ -124,15 +124,15 @@ impl Measured {
         let sizes = self
             .circles
             .iter()
-            .map(|(room, circle)| format!("{room} {}", circle.len()));
+            .map(|(folder, circle)| format!("{folder} {}", circle.len()));
         let sizes: Vec<String> = sizes.collect();
         let sizes = match sizes.is_empty() {
             true => String::from("none"),
             false => sizes.join(", "),
         };
         println!("largest circle of modules: {sizes}");
-        for (room, circle) in self.circles.iter().filter(|_| members) {
-            println!("  {room}: {}", circle.join(", "));
+        for (folder, circle) in self.circles.iter().filter(|_| members) {
+            println!("  {folder}: {}", circle.join(", "));
         }
     }
 }
@@ -160,11 +160,11 @@ impl Ratchet {
                 findings.push(excess.finding(entry));
             }
         }
-        for (room, circle) in &measured.circles {
-            let most = self.circles.get(room).copied().unwrap_or(1);
+        for (folder, circle) in &measured.circles {
+            let most = self.circles.get(folder).copied().unwrap_or(1);
             if circle.len() > most {
                 let advice = format!(
-                    "the largest circle of modules in `{room}` has {} and not {most}, each of which uses each other: {}",
+                    "the largest circle of modules in `{folder}` has {} and not {most}, each of which uses each other: {}",
                     circle.len(),
                     circle.join(", ")
                 );
@@ -189,9 +189,9 @@ impl Ratchet {
         }
         let both =
             |a: &BTreeSet<String>, b: &BTreeSet<String>| a.intersection(b).cloned().collect();
-        let circles = self.circles.iter().filter_map(|(room, most)| {
-            let size = measured.circles.get(room)?.len();
-            Some((room.clone(), size.min(*most)))
+        let circles = self.circles.iter().filter_map(|(folder, most)| {
+            let size = measured.circles.get(folder)?.len();
+            Some((folder.clone(), size.min(*most)))
         });
         Self {
             long_files: both(&self.long_files, &needed.long_files),

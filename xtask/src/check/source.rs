@@ -32,7 +32,7 @@ pub(super) struct SourceFile {
     /// Path relative to the top of the tree.
     pub(super) file: PathBuf,
     /// The folder name of the package that it belongs to.
-    pub(super) room: String,
+    pub(super) folder: String,
     /// Whether the whole file is test code.
     pub(super) test: bool,
     /// Inner attributes without blanks, with their line: `forbid(unsafe_code)`.
@@ -50,14 +50,14 @@ pub(super) fn load_all(ws: &Workspace) -> anyhow::Result<Vec<SourceFile>> {
     let members = ws
         .packages
         .iter()
-        .map(|package| (package.dir.clone(), &*package.room));
+        .map(|package| (package.dir.clone(), &*package.folder));
     let others = OTHER_ROOMS.iter().map(|name| (ws.root.join(name), *name));
     let mut sources = Vec::new();
     let mut seen = HashSet::new();
-    for (dir, room) in members.chain(others).filter(|(dir, _)| dir.is_dir()) {
+    for (dir, folder) in members.chain(others).filter(|(dir, _)| dir.is_dir()) {
         for path in walk(&dir)? {
             if path.extension().is_some_and(|ext| ext == "rs") && seen.insert(path.clone()) {
-                sources.push(SourceFile::load(ws, room, &path)?);
+                sources.push(SourceFile::load(ws, folder, &path)?);
             }
         }
     }
@@ -99,18 +99,18 @@ pub(super) fn walk(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 impl SourceFile {
-    fn load(ws: &Workspace, room: &str, path: &Path) -> anyhow::Result<Self> {
+    fn load(ws: &Workspace, folder: &str, path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path)?;
-        Self::parse(room, ws.relative(path), &text)
+        Self::parse(folder, ws.relative(path), &text)
     }
 
     /// Splits `text`, which stands in `file`, into tokens.
-    pub(super) fn parse(room: &str, file: &Path, text: &str) -> anyhow::Result<Self> {
+    pub(super) fn parse(folder: &str, file: &Path, text: &str) -> anyhow::Result<Self> {
         let stream = TokenStream::from_str(text)
             .map_err(|error| anyhow!("{}: not Rust: {error}", file.display()))?;
         let mut source = Self {
             file: file.to_path_buf(),
-            room: room.to_owned(),
+            folder: folder.to_owned(),
             test: in_test_folder(file),
             attributes: Vec::new(),
             tokens: Vec::new(),

@@ -59,7 +59,7 @@ fn check_roots(
 ) {
     let mut own = sources
         .iter()
-        .filter(|source| source.room == package.room && !is_outside(source));
+        .filter(|source| source.folder == package.folder && !is_outside(source));
     let holder = own.any(|source| first_unsafe(source).is_some());
     let (levels, wanted): (&[&str], _) = match holder {
         true => (&["deny", "forbid"], "#![deny(unsafe_code)]"),

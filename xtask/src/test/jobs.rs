@@ -59,7 +59,7 @@ impl Job {
     }
 }
 
-/// The room whose tests are a job of their own.
+/// The folder whose tests are a job of their own.
 const FUZZ: &str = "fuzz";
 
 /// The C library that `interop` fetches, below the target folder.
@@ -368,10 +368,10 @@ fn asan(ws: &Workspace) -> Plan {
         return Plan::Skip(why.to_string());
     }
     let mut crates = Vec::new();
-    for room in UNSAFE_HOLDERS.into_iter().chain(["ripstop", "conformance"]) {
-        match ws.package(room) {
+    for folder in UNSAFE_HOLDERS.into_iter().chain(["ripstop", "conformance"]) {
+        match ws.package(folder) {
             Some(package) => crates.push(package.name.as_str()),
-            None => return Plan::Broken(format!("crates/{room} is not there")),
+            None => return Plan::Broken(format!("crates/{folder} is not there")),
         }
     }
     let conformance = crates.pop().unwrap_or_default();
