@@ -146,7 +146,7 @@ pub struct Unexpected {
     /// is blocked.
     pub parked: bool,
     /// Index of the rendezvous, when the payload is still at the sender.
-    pub rendezvous: Option<u16>,
+    pub rts_index: Option<u16>,
     /// Set aside by a peek for the receive with this context.
     pub claimed: Option<Context>,
     /// The receive context whose owner knows of it, and will say what becomes of it.
@@ -168,7 +168,7 @@ impl Unexpected {
     /// that is lost.
     #[must_use]
     pub const fn payload(&self) -> u64 {
-        match (self.rendezvous, self.lost) {
+        match (self.rts_index, self.lost) {
             (None, None) => self.envelope.len,
             _ => 0,
         }

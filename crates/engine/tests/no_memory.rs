@@ -45,7 +45,7 @@ impl Drop for RunOut {
 const LIMITS: Limits = Limits {
     tx_buffer: 64 << 10,
     inline: 64,
-    rendezvous: 1 << 20,
+    eager_max: 1 << 20,
     kept_bytes: 1 << 20,
     kept_messages: 1000,
     kept_longest: u64::MAX,
@@ -120,7 +120,7 @@ impl Member {
         let conn = engine.open_conn(config).unwrap();
         let terms = Terms {
             order: ByteOrder::Little,
-            rendezvous: true,
+            has_rendezvous: true,
             extensions: Extensions::all(),
         };
         engine.conn_up(conn, terms);

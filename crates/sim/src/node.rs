@@ -30,7 +30,7 @@ pub struct NodeConfig {
     /// Most bytes of a payload that is copied to be written with others.
     pub inline: usize,
     /// Tagged messages above this many bytes wait for the receiver.
-    pub rendezvous: u64,
+    pub eager_max: u64,
     /// Most bytes of unexpected messages of a peer that are kept.
     pub kept_bytes: u64,
     /// Most unexpected messages of a peer that are kept.
@@ -64,7 +64,7 @@ impl NodeConfig {
         Self {
             max_inject: 128,
             inline: 256,
-            rendezvous: 1000,
+            eager_max: 1000,
             kept_bytes: 6144,
             kept_messages: 8,
             kept_total: 15_000,
@@ -86,7 +86,7 @@ impl NodeConfig {
             rx_size: 1000,
             max_inject: self.max_inject,
             inline: self.inline,
-            rendezvous: self.rendezvous,
+            eager_max: self.eager_max,
             kept_bytes: self.kept_bytes,
             kept_messages: self.kept_messages,
             kept_longest: u64::MAX,

@@ -107,7 +107,7 @@ impl World {
             kept_bytes: 4 << 20,
             kept_messages: 4096,
             kept_total: 8 << 20,
-            rendezvous: 1 << 20,
+            eager_max: 1 << 20,
             patience: SECOND,
             selective: false,
             counted: false,

@@ -17,7 +17,7 @@ const TIMING: Timing = Timing {
 fn setup(nodes: usize, timing: Timing, seed: u64) -> Setup {
     let known: Vec<u16> = (0..nodes).map(address).collect();
     let mut config = NodeConfig::new(&known);
-    config.rendezvous = 150;
+    config.eager_max = 150;
     config.inline = 20;
     Setup {
         nodes: vec![config; nodes],
@@ -193,7 +193,7 @@ proptest! {
                 node.kept_bytes = 100_000;
                 node.kept_messages = 1000;
                 node.kept_total = 1_000_000;
-                node.rendezvous = 1000;
+                node.eager_max = 1000;
             }
         }
         World::new(&setup).run(&program);

@@ -298,12 +298,12 @@ fn node() -> impl Strategy<Value = NodeConfig> {
         prop::collection::vec(0..5usize, 0..5),
     )
         .prop_map(|(limits, flags, tx_size, min_multi_recv, known)| {
-            let (inline, rendezvous, kept_bytes, kept_messages, kept_total) = limits;
+            let (inline, eager_max, kept_bytes, kept_messages, kept_total) = limits;
             let (directed, source_err, counted, selective) = flags;
             let known: Vec<u16> = known.into_iter().map(address).collect();
             NodeConfig {
                 inline,
-                rendezvous,
+                eager_max,
                 kept_bytes,
                 kept_messages,
                 kept_total,

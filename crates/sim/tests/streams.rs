@@ -16,7 +16,7 @@ const TIMING: Timing = Timing {
 fn world(timing: Timing, owned: bool) -> World {
     let mut config = NodeConfig::new(&[address(0), address(1)]);
     config.owned = owned;
-    config.rendezvous = 150;
+    config.eager_max = 150;
     config.inline = 20;
     config.kept_bytes = 60 + 2 * ENTRY;
     config.kept_messages = 3;

@@ -49,7 +49,7 @@ pub struct Tunables {
     /// Most bytes of a payload that is copied to be written with others.
     pub inline: usize,
     /// Tagged messages above this many bytes wait for the receiver, if both sides can.
-    pub rendezvous: u64,
+    pub eager_max: u64,
     /// Most bytes of unexpected messages of a peer that are kept.
     pub kept_bytes: u64,
     /// Most unexpected messages of a peer that are kept.
@@ -194,7 +194,7 @@ impl Tunables {
             rx_size,
             max_inject,
             inline: 2048,
-            rendezvous: longest.unwrap_or(512 * 1024),
+            eager_max: longest.unwrap_or(512 * 1024),
             kept_bytes: max_saved_bytes as u64,
             kept_messages: u32::try_from(max_saved).unwrap_or(u32::MAX),
             kept_longest: longest.unwrap_or(u64::MAX),

@@ -39,7 +39,7 @@ impl Buffer for Mem {
 const LIMITS: Limits = Limits {
     tx_buffer: 1024,
     inline: 64,
-    rendezvous: 100,
+    eager_max: 100,
     kept_bytes: 200,
     kept_messages: 3,
     kept_longest: 150,
@@ -104,7 +104,7 @@ impl Fixture {
             conn,
             Terms {
                 order,
-                rendezvous: true,
+                has_rendezvous: true,
                 extensions: Extensions::all(),
             },
         );

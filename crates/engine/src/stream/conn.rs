@@ -93,9 +93,9 @@ pub struct Conn<B> {
     pub(super) fence: bool,
     pub(super) order: ByteOrder,
     /// Tagged messages longer than this wait for their receive.
-    pub(super) rendezvous: u64,
+    pub(super) eager_max: u64,
     /// The same, if the peer sets no limit.
-    pub(super) own_rendezvous: u64,
+    pub(super) own_eager_max: u64,
     /// The peer was told to hold back all but short messages.
     pub(super) limits_peer: bool,
     pub(super) extensions: Extensions,
@@ -142,8 +142,8 @@ impl<B: Buffer> Conn<B> {
             send_now_limit: 0,
             fence: false,
             order: ByteOrder::NATIVE,
-            rendezvous: u64::MAX,
-            own_rendezvous: u64::MAX,
+            eager_max: u64::MAX,
+            own_eager_max: u64::MAX,
             limits_peer: false,
             extensions: Extensions::empty(),
             segments: Ring::new(),
@@ -184,14 +184,14 @@ impl<B: Buffer> Conn<B> {
     pub(super) const fn set_ready_to_send(&mut self, ready: bool) {
         self.ready_to_send = ready;
         self.send_now_limit = match ready {
-            true => self.rendezvous.saturating_add(1),
+            true => self.eager_max.saturating_add(1),
             false => 0,
         };
     }
 
     /// Tagged messages longer than this wait for their receive from now on.
-    pub(super) const fn set_rendezvous(&mut self, longest_eager: u64) {
-        self.rendezvous = longest_eager;
+    pub(super) const fn set_eager_max(&mut self, longest_eager: u64) {
+        self.eager_max = longest_eager;
         self.set_ready_to_send(self.ready_to_send);
     }
 

@@ -37,7 +37,7 @@ impl<B: Buffer> Conn<B> {
     #[inline]
     pub(super) fn is_held_back(&self, len: u64, limits: &Limits) -> bool {
         let long =
-            len > self.rendezvous || len > 1 << ALWAYS_EAGER_BITS && self.has_much_to_write(limits);
+            len > self.eager_max || len > 1 << ALWAYS_EAGER_BITS && self.has_much_to_write(limits);
         long && self.has_index()
     }
 
@@ -81,7 +81,7 @@ impl<B: Buffer> Engine<B> {
         if !conn.extensions.contains(Extensions::EAGER_LIMIT) {
             return Err(Errno::EPROTO);
         }
-        conn.set_rendezvous(conn.own_rendezvous.min(header.eager_limit()));
+        conn.set_eager_max(conn.own_eager_max.min(header.eager_limit()));
         Ok(())
     }
 }

@@ -21,9 +21,9 @@ use crate::stream::arriving::{RxState, Target};
 use crate::stream::conn::{Conn, ConnConfig};
 use crate::stream::records::{Departed, Output, Refusal, Response, Work};
 
-/// As [`Limits::rendezvous`], for peers that are not of this library, if that is less: a receiver
+/// As [`Limits::eager_max`], for peers that are not of this library, if that is less: a receiver
 /// of the C library that looks (`FI_PEEK`) while a longer one arrives may find a bad address.
-const FOREIGN_RENDEZVOUS: u64 = 256 << 10;
+const FOREIGN_EAGER_MAX: u64 = 256 << 10;
 
 /// Bounds of a domain.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub struct Limits {
     /// Payloads up to this many bytes are copied to the transmit buffer if there is room.
     pub inline: usize,
     /// Tagged messages longer than this wait for their receive at the sender.
-    pub rendezvous: u64,
+    pub eager_max: u64,
     /// Most bytes of unexpected messages kept for one connection. Each counts with its payload and
     /// [`ENTRY`](crate::matching::ENTRY) bytes.
     pub kept_bytes: u64,
@@ -440,17 +440,18 @@ impl<B: Buffer> Engine<B> {
             conn.up = true;
             conn.set_ready_to_send(conn.deferred.is_empty());
             conn.order = terms.order;
-            let rendezvous = match terms {
+            let eager_max = match terms {
                 Terms {
-                    rendezvous: false, ..
+                    has_rendezvous: false,
+                    ..
                 } => u64::MAX,
                 Terms { extensions, .. } if extensions.is_empty() => {
-                    self.limits.rendezvous.min(FOREIGN_RENDEZVOUS)
+                    self.limits.eager_max.min(FOREIGN_EAGER_MAX)
                 }
-                _ => self.limits.rendezvous,
+                _ => self.limits.eager_max,
             };
-            conn.own_rendezvous = rendezvous;
-            conn.set_rendezvous(rendezvous);
+            conn.own_eager_max = eager_max;
+            conn.set_eager_max(eager_max);
             conn.extensions = terms.extensions;
         }
     }
@@ -664,7 +665,7 @@ pub struct Terms {
     /// The byte order of headers.
     pub order: ByteOrder,
     /// The peer knows the tagged rendezvous.
-    pub rendezvous: bool,
+    pub has_rendezvous: bool,
     /// What goes beyond the protocol of the C library.
     pub extensions: Extensions,
 }

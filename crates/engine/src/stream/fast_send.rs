@@ -34,21 +34,21 @@ impl<B: Buffer> Engine<B> {
         let Limits {
             tx_buffer,
             inline,
-            rendezvous,
+            eager_max,
             ..
         } = self.limits;
         let fits = tx_buffer.saturating_sub(SEND_HEADER) as u64;
         if inject {
             return fits;
         }
-        fits.min(inline as u64).min(rendezvous)
+        fits.min(inline as u64).min(eager_max)
     }
 
     /// The longest payload in bytes for [`Engine::try_send_now`] of a driver that sends payloads in
     /// place: what is left of one fits the transmit buffer.
     #[must_use]
     pub fn longest_sent_in_place(&self) -> u64 {
-        self.longest_sent_now(true).min(self.limits.rendezvous)
+        self.longest_sent_now(true).min(self.limits.eager_max)
     }
 
     /// Writes the header of a message that may be written to the stream before the engine

@@ -343,7 +343,7 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         conn_id: ConnId,
         envelope: Envelope,
-        rendezvous: Option<u16>,
+        rts_index: Option<u16>,
     ) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
@@ -354,8 +354,8 @@ impl<B: Buffer> Engine<B> {
             .find_mut(conn.srx)
             .and_then(|matcher| matcher.match_message(envelope.tag, envelope.src));
         match matched {
-            Some(recv) => self.start_matched(conn_id, recv, rendezvous),
-            None => self.start_unexpected(conn_id, rendezvous),
+            Some(recv) => self.start_matched(conn_id, recv, rts_index),
+            None => self.start_unexpected(conn_id, rts_index),
         }
     }
 
@@ -365,7 +365,7 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         conn_id: ConnId,
         recv_id: RecvId,
-        rendezvous: Option<u16>,
+        rts_index: Option<u16>,
     ) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
@@ -374,7 +374,7 @@ impl<B: Buffer> Engine<B> {
         let Some(base) = self.claim_space(srx, recv_id, len) else {
             return;
         };
-        self.start_payload(conn_id, Target::Recv(recv_id, base), rendezvous);
+        self.start_payload(conn_id, Target::Recv(recv_id, base), rts_index);
     }
 
     /// The payload of the current message goes to `target`.
@@ -383,15 +383,15 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         conn_id: ConnId,
         target: Target,
-        rendezvous: Option<u16>,
+        rts_index: Option<u16>,
     ) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let envelope = conn.envelope;
-        if let Some(index) = rendezvous {
+        if let Some(index) = rts_index {
             conn.rx = RxState::Header;
-            self.grant(conn_id, index, target, envelope);
+            self.send_cts(conn_id, index, target, envelope);
             return;
         }
         if envelope.len == 0 {
@@ -432,7 +432,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Asks the sender of a rendezvous for its payload.
-    pub(super) fn grant(
+    pub(super) fn send_cts(
         &mut self,
         conn_id: ConnId,
         index: u16,

@@ -34,9 +34,10 @@ pub(crate) const TX_FLAGS: Flags = ACKED.union(flags![INJECT INJECT_COMPLETE COM
 pub(crate) const RX_FLAGS: Flags = flags![COMPLETION MULTI_RECV];
 
 /// See the module. A plain endpoint has one to itself; the transmit and the receive context of
-/// one index of a scalable endpoint share one.
+/// one index of a scalable endpoint share one. When the last of them is dropped, `drop` below closes
+/// the endpoint.
 #[derive(Debug)]
-pub(crate) struct Core<T: Transport, K: Mode> {
+pub(crate) struct EndpointCore<T: Transport, K: Mode> {
     pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) id: EpId,
     /// Contexts that are open.
@@ -73,7 +74,7 @@ fn check<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<()
     }
 }
 
-impl<T: Transport, K: Mode> Core<T, K> {
+impl<T: Transport, K: Mode> EndpointCore<T, K> {
     pub(crate) fn open_msg(
         domain: &Arc<Domain<T, K>>,
         info: &Info,
@@ -193,7 +194,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
         }
     }
 
-    /// Opens a context, which [`Core::leave`] ends.
+    /// Opens a context, which [`EndpointCore::leave`] ends.
     pub(crate) fn enter(&self, part: Part) -> Result<()> {
         match self.is_open(part).swap(true, Ordering::AcqRel) {
             true => Err(Errno::EBUSY),
@@ -268,7 +269,7 @@ impl<T: Transport, K: Mode> Core<T, K> {
     }
 }
 
-impl<T: Transport, K: Mode> Drop for Core<T, K> {
+impl<T: Transport, K: Mode> Drop for EndpointCore<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         state.drop_works_of(Owner::Ep(self.id), None);

@@ -10,7 +10,7 @@ use ripstop_engine::stream::EpConfig;
 use ripstop_types::{EpType, Errno, Flags, Result};
 
 use crate::api::av::Av;
-use crate::api::core_ep::{Core, Part};
+use crate::api::core_ep::{EndpointCore, Part};
 use crate::api::counter::Counter;
 use crate::api::cq::Cq;
 use crate::api::domain::{Domain, Inner, Mode};
@@ -53,7 +53,7 @@ pub struct Endpoint<T: Transport, K: Mode> {
     pub(crate) max_msg_size: usize,
     pub(crate) part: Part,
     /// Declared before `bound`, so that it is dropped first.
-    pub(crate) core: Arc<Core<T, K>>,
+    pub(crate) core: Arc<EndpointCore<T, K>>,
     pub(crate) bound: <K as Locking>::Lock<Bound<T, K>>,
     /// The scalable endpoint of a context.
     pub(crate) sep: Option<Arc<ScalableEp<T, K>>>,
@@ -71,11 +71,11 @@ impl<T: Transport, K: Mode> std::fmt::Debug for Endpoint<T, K> {
 impl<T: Transport, K: Mode> Endpoint<T, K> {
     pub(crate) fn open(domain: &Arc<Domain<T, K>>, info: &Info, token: Token) -> Result<Arc<Self>> {
         let core = match info.ep.ep_type {
-            EpType::Msg if T::CONNECTED => Core::open_msg(domain, info, token),
+            EpType::Msg if T::CONNECTED => EndpointCore::open_msg(domain, info, token),
             EpType::Rdm => {
                 let source = rdm_source::<T>(&domain.fabric.params, info)?;
                 let listener = bind::<T>(&domain.fabric.params, &source)?;
-                Core::open_rdm(domain, info, token, listener, 0)
+                EndpointCore::open_rdm(domain, info, token, listener, 0)
             }
             other => Err(refused!(
                 T::EpCtrl,
@@ -88,7 +88,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
 
     /// An object for all or part of what `core` is.
     pub(crate) fn part_of(
-        core: Arc<Core<T, K>>,
+        core: Arc<EndpointCore<T, K>>,
         info: &Info,
         part: Part,
         sep: Option<Arc<ScalableEp<T, K>>>,

@@ -9,7 +9,7 @@ use ripstop_core::{Info, SHARED_CONTEXT};
 use ripstop_types::{EpType, Errno, Result};
 
 use crate::api::av::Av;
-use crate::api::core_ep::Core;
+use crate::api::core_ep::EndpointCore;
 use crate::api::domain::{Domain, Mode};
 use crate::api::source::rdm_source;
 use crate::attr::MAX_CONTEXTS;
@@ -22,7 +22,7 @@ pub struct ScalableEp<T: Transport, K: Mode> {
     pub(crate) tx_count: usize,
     pub(crate) rx_count: usize,
     /// By index of the context; before the address vector they use.
-    pub(crate) cores: Vec<Arc<Core<T, K>>>,
+    pub(crate) cores: Vec<Arc<EndpointCore<T, K>>>,
     pub(crate) domain: Arc<Domain<T, K>>,
     pub(crate) av: Mutex<Option<Arc<Av<T, K>>>>,
 }
@@ -38,7 +38,13 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
         let row = T::bind_contexts(&domain.fabric.params, &source, tx_count.max(rx_count))?;
         let mut cores = Vec::with_capacity(row.len());
         for (index, listener) in row.into_iter().enumerate() {
-            cores.push(Core::open_rdm(domain, info, token, listener, index as u8)?);
+            cores.push(EndpointCore::open_rdm(
+                domain,
+                info,
+                token,
+                listener,
+                index as u8,
+            )?);
         }
         Ok(Arc::new(Self {
             info: info.clone(),
@@ -51,12 +57,12 @@ impl<T: Transport, K: Mode> ScalableEp<T, K> {
     }
 
     /// Takes a context into use, so that peers can connect to it.
-    pub(crate) fn listen(&self, core: &Core<T, K>) -> Result<()> {
+    pub(crate) fn listen(&self, core: &EndpointCore<T, K>) -> Result<()> {
         let av = self.av.lock().clone().ok_or(Errno::ENOAV)?;
         core.listen(&mut self.domain.lock(), &av)
     }
 
-    pub(crate) fn core(&self, index: usize, count: usize) -> Result<&Arc<Core<T, K>>> {
+    pub(crate) fn core(&self, index: usize, count: usize) -> Result<&Arc<EndpointCore<T, K>>> {
         if index >= count {
             return Err(refused!(
                 T::EpCtrl,

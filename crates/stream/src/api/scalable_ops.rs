@@ -8,7 +8,7 @@ use ripstop_types::{Errno, Result, tclass};
 
 use crate::addr::Addr as _;
 use crate::api::av::Av;
-use crate::api::core_ep::{Core, Part, RX_FLAGS, TX_FLAGS};
+use crate::api::core_ep::{EndpointCore, Part, RX_FLAGS, TX_FLAGS};
 use crate::api::domain::{Domain, Mode, bind_once};
 use crate::api::endpoint::Endpoint;
 use crate::api::scalable::ScalableEp;
@@ -42,7 +42,7 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
         let wanted = T::Addr::from_address(address)?;
         let row = T::bind_contexts(&self.domain.fabric.params, &wanted, self.cores.len())?;
         let mut state = self.domain.lock();
-        let used = |state: &mut State<T>, core: &Core<T, K>| {
+        let used = |state: &mut State<T>, core: &EndpointCore<T, K>| {
             let rdm = state.ep(core.id).and_then(|ep| ep.rdm.as_ref());
             rdm.is_none_or(|rdm| rdm.av.is_some())
         };
@@ -135,7 +135,7 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
 impl<T: Transport, K: Mode> ScalableEp<T, K> {
     fn context(
         self: &Arc<Self>,
-        core: &Arc<Core<T, K>>,
+        core: &Arc<EndpointCore<T, K>>,
         part: Part,
     ) -> Result<Arc<Endpoint<T, K>>> {
         core.enter(part)?;

@@ -115,7 +115,7 @@ impl<T: Transport> State<T> {
                 return self.connect_failed(id, Errno::EPROTO, &[]);
             }
         }
-        let mut rendezvous = false;
+        let mut has_rendezvous = false;
         if is_rdm {
             let granted = T::read_reply(&mut self.readiness, &link, &data).and_then(|greeting| {
                 Ok((greeting.granted().map_err(HandshakeError::Wrong)?, greeting))
@@ -130,7 +130,7 @@ impl<T: Transport> State<T> {
                     return self.give_up(id, Errno::ECONNREFUSED);
                 }
                 Ok((protocol, Greeting { pid, .. })) => {
-                    rendezvous = protocol.has_rendezvous();
+                    has_rendezvous = protocol.has_rendezvous();
                     if let Some(connection) = self.connection(id) {
                         connection.peer_pid = Some(pid);
                     }
@@ -145,7 +145,7 @@ impl<T: Transport> State<T> {
         if let Some(connection) = self.connection(id) {
             connection.deadline = None;
         }
-        self.engine.conn_up(id, terms(&header, rendezvous));
+        self.engine.conn_up(id, terms(&header, has_rendezvous));
         log_info!(T::EpCtrl, "{peer}: connected");
         if !is_rdm {
             self.msg_connected(id, &data);

@@ -208,11 +208,11 @@ enum Read {
 }
 
 /// What two peers agree on, after the header that one of them sent.
-pub(crate) fn terms(header: &Header, rendezvous: bool) -> Terms {
+pub(crate) fn terms(header: &Header, has_rendezvous: bool) -> Terms {
     let both = header.extensions.intersection(Extensions::all());
     Terms {
         order: header.data_order(),
-        rendezvous,
+        has_rendezvous,
         extensions: match header.host == ByteOrder::NATIVE {
             true => both,
             false => both

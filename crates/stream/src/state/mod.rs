@@ -157,7 +157,7 @@ impl<T: Transport> State<T> {
             engine: Engine::new(Limits {
                 tx_buffer: TX_BUFFER,
                 inline: tunables.inline,
-                rendezvous: tunables.rendezvous,
+                eager_max: tunables.eager_max,
                 kept_bytes: tunables.kept_bytes,
                 kept_messages: tunables.kept_messages,
                 kept_longest: tunables.kept_longest,

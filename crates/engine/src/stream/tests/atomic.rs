@@ -266,7 +266,7 @@ fn a_deferred_one_that_the_peer_lacks_fails_and_lets_others_pass() {
     f.send(2, None, 5).unwrap();
     let terms = Terms {
         order: ByteOrder::Little,
-        rendezvous: false,
+        has_rendezvous: false,
         extensions: Extensions::empty(),
     };
     f.engine.conn_up(f.conn, terms);

@@ -3,7 +3,7 @@ use super::*;
 /// Bounds under which several long messages are kept, and 4 KiB is much to write.
 const ROOMY: Limits = Limits {
     tx_buffer: 64 << 10,
-    rendezvous: 1 << 20,
+    eager_max: 1 << 20,
     kept_bytes: 64 << 10,
     kept_messages: u32::MAX,
     kept_total: 1 << 20,

@@ -27,7 +27,7 @@ use crate::matching::{ENTRY, Matcher, Recv, Want};
 const LIMITS: Limits = Limits {
     tx_buffer: 1024,
     inline: 64,
-    rendezvous: 4096,
+    eager_max: 4096,
     kept_bytes: 100 + 3 * ENTRY,
     kept_messages: 3,
     kept_longest: u64::MAX,
@@ -110,7 +110,7 @@ impl Fixture {
     fn up_with(&mut self, extensions: Extensions) {
         let terms = Terms {
             order: ByteOrder::Little,
-            rendezvous: true,
+            has_rendezvous: true,
             extensions,
         };
         self.engine.conn_up(self.conn, terms);

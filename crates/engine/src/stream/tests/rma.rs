@@ -79,7 +79,7 @@ impl Fixture {
         let mut f = Self::down();
         let terms = Terms {
             order: ByteOrder::Little,
-            rendezvous: false,
+            has_rendezvous: false,
             extensions: Extensions::empty(),
         };
         f.engine.conn_up(f.conn, terms);

@@ -376,7 +376,7 @@ fn plain_small_headers_are_those_of_messages_alone() {
         let mut f = Fixture::down();
         let terms = Terms {
             order,
-            rendezvous: true,
+            has_rendezvous: true,
             extensions: Extensions::all(),
         };
         f.engine.conn_up(f.conn, terms);

@@ -195,15 +195,15 @@ fn a_small_message_joins_those_that_wait() {
 #[test]
 fn peers_of_another_library_are_asked_for_leave_earlier() {
     // Whether a message of that size waits for its receive, at each kind of peer.
-    let waits = |rendezvous, extensions, len| {
+    let waits = |has_rendezvous, extensions, len| {
         let limits = Limits {
-            rendezvous: 512 << 10,
+            eager_max: 512 << 10,
             ..LIMITS
         };
         let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(16, true)));
         let terms = Terms {
             order: ByteOrder::Little,
-            rendezvous,
+            has_rendezvous,
             extensions,
         };
         f.engine.conn_up(f.conn, terms);
@@ -213,17 +213,17 @@ fn peers_of_another_library_are_asked_for_leave_earlier() {
         queued < len as u64
     };
     let (ours, theirs) = (Extensions::all(), Extensions::empty());
-    for (rendezvous, extensions, largest) in [
+    for (has_rendezvous, extensions, largest) in [
         (true, ours, Some(512 << 10)),
         (true, theirs, Some(256 << 10)),
         (false, theirs, None),
     ] {
         let Some(largest) = largest else {
-            assert!(!waits(rendezvous, extensions, 1 << 30));
+            assert!(!waits(has_rendezvous, extensions, 1 << 30));
             continue;
         };
-        assert!(!waits(rendezvous, extensions, largest));
-        assert!(waits(rendezvous, extensions, largest + 1));
+        assert!(!waits(has_rendezvous, extensions, largest));
+        assert!(waits(has_rendezvous, extensions, largest + 1));
     }
 }
 
