@@ -12,8 +12,8 @@ pub(crate) const MAX_HELLO: usize = ripstop_wire::xnet::cm::MAX_DATA as usize;
 /// otherwise.
 pub(crate) const MIN_MULTI_RECV: u64 = 16 * 1024;
 
-/// Messages of up to so many bytes are kept whatever the user says, as in C.
-const MIN_SAVED_BYTES: usize = 16 * 1024;
+/// The least value of `max_saved_size`, as in C.
+const MIN_SAVED_SIZE: usize = 16 * 1024;
 
 /// Pending connections of a listener.
 pub const LISTEN_BACKLOG: i32 = 4096;
@@ -126,7 +126,7 @@ const fn numbers(defaults: &Defaults) -> [Number; 9] {
         Number {
             name: "max_saved_size",
             default: UNLIMITED,
-            bounds: MIN_SAVED_BYTES..=usize::MAX,
+            bounds: MIN_SAVED_SIZE..=usize::MAX,
             help: "maximum size of any message that is kept without a posted buffer. Longer ones \
                    stay at the sender until there is one: tagged messages by asking for it, if \
                    the peer can do so, others by holding up what follows them (default: \

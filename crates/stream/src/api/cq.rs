@@ -97,7 +97,7 @@ fn waits<T: Transport>(state: &State<T>, id: CqId) -> bool {
 /// A read is a fast poll, inlined into the caller ([`CompletionQueue::read_as`]); then, if that found
 /// something, [`Cq::read_found`]; then, if it is not what is frequent, [`Cq::progress_and_take`].
 /// With `K::SHARED` the lock is held from the first step to the last. Without, it costs nothing: each
-/// step drops it and the next one takes it again, so that the inlined step stays short.
+/// step drops it and the next one (`read_unshared`, `read_unshared_rest`) takes it again.
 impl<T: Transport, K: Mode> Cq<T, K> {
     /// Goes on after the fast poll.
     #[inline(always)]
