@@ -145,11 +145,13 @@ errors! {
             reason: u8,
         } => "refusal of kind {answer} for reason {reason}, expected kinds 1 to 3 and \
              reasons 1 to 6",
-        /// The exponent of an eager limit.
-        EagerLimit {
+        /// The exponent of an eager limit or a get limit.
+        Limit {
+            /// The operation.
+            op: Op,
             /// The byte on the wire.
             found: u8,
-        } => "eager limit of 2 to the power of {found}, expected at most 63",
+        } => "{op} of 2 to the power of {found}, expected at most 63",
         /// The kind of a message between members of a collective group.
         CollKind {
             /// The byte on the wire.

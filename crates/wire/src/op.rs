@@ -40,5 +40,16 @@ numbered! {
         /// see [`Header::eager_limit`](crate::xnet::base::Header::eager_limit). Only between peers that agreed on
         /// [`Extensions::EAGER_LIMIT`](crate::xnet::cm::Extensions::EAGER_LIMIT).
         EagerLimit = 69 => "eager limit",
+        /// A message whose payload is at an address in the sender's process, from where the receiver
+        /// gets it once a receive matches, or asks for it by [`Op::Cts`]. This and the next three only
+        /// between peers that agreed on [`Extensions::GET`](crate::xnet::cm::Extensions::GET).
+        MsgGet = 70 => "msg to get",
+        /// The same with a tag.
+        TagGet = 71 => "tag to get",
+        /// Acknowledge to send: the receiver has got the payload of a [`Op::MsgGet`] or [`Op::TagGet`].
+        Ats = 72 => "ATS",
+        /// The receiver sets the length from which messages come as [`Op::MsgGet`] or [`Op::TagGet`],
+        /// see [`Header::get_limit`](crate::xnet::base::Header::get_limit).
+        GetLimit = 73 => "get limit",
     }
 }

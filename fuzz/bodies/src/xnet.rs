@@ -189,7 +189,7 @@ fn samples() -> Vec<Header> {
 pub fn base_emit(data: &[u8]) {
     let mut bytes = Bytes(data);
     let order = ORDERS[usize::from(bytes.u8() & 1)];
-    let number = bytes.u8() & 15;
+    let number = bytes.u8() & 31;
     let extended = [
         Op::Refuse,
         Op::Atomic,
@@ -197,6 +197,10 @@ pub fn base_emit(data: &[u8]) {
         Op::CompareAtomic,
         Op::Coll,
         Op::EagerLimit,
+        Op::MsgGet,
+        Op::TagGet,
+        Op::Ats,
+        Op::GetLimit,
     ];
     let op = Op::from_byte(number).unwrap_or(extended[usize::from(number) % extended.len()]);
     let refusal = Answer::from_number(number & 3).zip(Reason::from_number(number >> 1));
@@ -220,6 +224,7 @@ pub fn base_emit(data: &[u8]) {
         id: bytes.u8(),
         cq_data: (bytes.u8() & 1 == 1).then(|| bytes.u64()),
         tag: bytes.u64(),
+        address: bytes.u64(),
         rts_size: bytes.u64(),
         rma,
         refusal,
@@ -253,6 +258,7 @@ pub fn base_emit(data: &[u8]) {
         },
         atomic: if op.is_atomic() { header.atomic } else { 0 },
         tag: if op.has_tag() { header.tag } else { 0 },
+        address: if op.is_get() { header.address } else { 0 },
         rts_size: if op == Op::TagRts { header.rts_size } else { 0 },
         op_data: match op {
             Op::Refuse | Op::Coll => 0,

@@ -52,6 +52,9 @@ bitflags! {
         /// A receiver may lower the length from which messages wait for their receive at the sender, by
         /// [`Op::EagerLimit`](super::base::Op::EagerLimit).
         const EAGER_LIMIT = 16;
+        /// The receiver of a message may get its payload from the sender's memory, see
+        /// [`Op::MsgGet`](super::base::Op::MsgGet). Only of transports whose peers can.
+        const GET = 32;
     }
 }
 

@@ -18,12 +18,12 @@ pub struct Header {
     /// Flags. [`BaseFlags::REMOTE_CQ_DATA`] is never among them after parsing, and is
     /// ignored in emitting: see [`Header::cq_data`].
     pub flags: BaseFlags,
-    /// For `Msg`, [`OP_ACK`] marks an acknowledgement. For `TagRts`, `Cts` and `Data` the
-    /// index that ties the three together, chosen by the sender of the `TagRts`, never 0: see
-    /// [`Header::index`]. For atomics the datatype (`enum fi_datatype`). For `EagerLimit` see
-    /// [`Header::eager_limit`].
+    /// For `Msg`, [`OP_ACK`] marks an acknowledgement. For `TagRts`, `Cts`, `Data`, `MsgGet`, `TagGet`
+    /// and `Ats` the index that ties those of one message together, chosen by the sender of the
+    /// message, never 0: see [`Header::index`]. For atomics the datatype (`enum fi_datatype`). For
+    /// `EagerLimit` see [`Header::eager_limit`], for `GetLimit` [`Header::get_limit`].
     pub op_data: u8,
-    /// The high byte of the index of a `TagRts`, `Cts` or `Data`. C peers leave anything here.
+    /// The high byte of the index. C peers leave anything here.
     pub index_high: u8,
     /// The operation of an atomic (`enum fi_op`).
     pub atomic: u8,
@@ -31,10 +31,12 @@ pub struct Header {
     /// peers built for debugging close the connection if it is wrong; others leave it unset,
     /// so it cannot be relied on.
     pub id: u8,
-    /// Remote completion data of `Msg`, `Tag`, `Write` and `TagRts`.
+    /// Remote completion data of `Msg`, `Tag`, `Write`, `TagRts`, `MsgGet` and `TagGet`.
     pub cq_data: Option<u64>,
-    /// The tag of `Tag` and `TagRts`.
+    /// The tag of `Tag`, `TagRts` and `TagGet`.
     pub tag: u64,
+    /// Where the payload of a `MsgGet` or `TagGet` is, in the process of its sender.
+    pub address: u64,
     /// The payload length in bytes `TagRts` announces.
     pub rts_size: u64,
     /// The segments of `ReadReq`, `Write` and atomics.
@@ -43,7 +45,7 @@ pub struct Header {
     pub refusal: Option<(Answer, Reason)>,
     /// What a `Coll` says.
     pub coll: Option<Coll>,
-    /// How many bytes of payload follow the header.
+    /// How many bytes of payload follow the header; of `MsgGet` and `TagGet`, how many are at the address.
     pub payload_len: u64,
 }
 
@@ -60,6 +62,7 @@ impl Header {
             id: 0,
             cq_data: None,
             tag: 0,
+            address: 0,
             rts_size: 0,
             rma: RmaIovs::NONE,
             refusal: None,
@@ -83,6 +86,12 @@ impl Header {
         Self::new(Op::Cts, 0).with_index(index)
     }
 
+    /// The payload of the `MsgGet` or `TagGet` with this index was got.
+    #[must_use]
+    pub const fn ats(index: u16) -> Self {
+        Self::new(Op::Ats, 0).with_index(index)
+    }
+
     /// The same with this index, the low byte of which is not 0.
     #[must_use]
     pub const fn with_index(self, index: u16) -> Self {
@@ -94,7 +103,7 @@ impl Header {
         }
     }
 
-    /// The index of a `TagRts`, `Cts` or `Data`; `wide` between peers that agreed on
+    /// The index of an operation that [has one](Op::has_index); `wide` between peers that agreed on
     /// [`Extensions::INDEX`](crate::xnet::cm::Extensions::INDEX).
     #[must_use]
     pub const fn index(&self, wide: bool) -> u16 {
@@ -137,6 +146,22 @@ impl Header {
             (0, _) | (_, None) => u64::MAX,
             (_, Some(limit)) => limit,
         }
+    }
+
+    /// A `GetLimit` of `1 << exponent` bytes, at most 63, or none if that is 0.
+    #[must_use]
+    pub const fn with_get_limit(exponent: u8) -> Self {
+        Self {
+            op_data: exponent,
+            ..Self::new(Op::GetLimit, 0)
+        }
+    }
+
+    /// The length in bytes from which the sender of a `GetLimit` gets messages itself; [`u64::MAX`] if
+    /// it gets none.
+    #[must_use]
+    pub const fn get_limit(&self) -> u64 {
+        self.eager_limit()
     }
 
     /// Whether this is an acknowledgement.
@@ -203,6 +228,9 @@ impl Header {
         }
         if self.op == Op::TagRts {
             out.u64(self.rts_size)?;
+        }
+        if self.op.is_get() {
+            out.u64(self.address)?;
         }
         for iov in self.rma.as_slice() {
             out.u64(iov.addr)?;
@@ -274,6 +302,7 @@ impl Header {
             cq_data: optional(has_cq_data, &mut rest)?,
             tag: optional(op.has_tag(), &mut rest)?.unwrap_or(0),
             rts_size: optional(op == Op::TagRts, &mut rest)?.unwrap_or(0),
+            address: optional(op.is_get(), &mut rest)?.unwrap_or(0),
             rma: RmaIovs::read(rma_count, core::iter::repeat_with(|| read_iov(&mut rest)))?,
             refusal,
             coll: kind
@@ -330,12 +359,21 @@ impl Header {
                 answer: 0,
                 reason: 0,
             }),
-            Op::EagerLimit if self.op_data >= 64 => Err(WireError::EagerLimit {
+            Op::EagerLimit | Op::GetLimit if self.op_data >= 64 => Err(WireError::Limit {
+                op,
                 found: self.op_data,
             }),
-            Op::Msg | Op::Tag | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse | Op::EagerLimit => {
-                Ok(())
-            }
+            Op::Msg
+            | Op::Tag
+            | Op::ReadRsp
+            | Op::Cts
+            | Op::Data
+            | Op::Refuse
+            | Op::EagerLimit
+            | Op::MsgGet
+            | Op::TagGet
+            | Op::Ats
+            | Op::GetLimit => Ok(()),
         }
     }
 
@@ -443,9 +481,16 @@ const fn check_version(found: u8) -> Result<(), WireError> {
 fn header_len(op: Op, has_cq_data: bool, rma_count: u8) -> u8 {
     let cq_data: u8 = if has_cq_data { 8 } else { 0 };
     let rest = match op {
-        Op::Msg | Op::ReadRsp | Op::Cts | Op::Data | Op::Refuse | Op::EagerLimit => 0,
-        Op::Tag => 8,
-        Op::TagRts => 16,
+        Op::Msg
+        | Op::ReadRsp
+        | Op::Cts
+        | Op::Data
+        | Op::Refuse
+        | Op::EagerLimit
+        | Op::Ats
+        | Op::GetLimit => 0,
+        Op::Tag | Op::MsgGet => 8,
+        Op::TagRts | Op::TagGet => 16,
         Op::Coll => coll::COLL_LEN,
         Op::ReadReq | Op::Write | Op::Atomic | Op::FetchAtomic | Op::CompareAtomic => {
             rma_count.saturating_mul(24)

@@ -66,13 +66,22 @@ impl Op {
     /// [`BaseFlags::REMOTE_CQ_DATA`] says nothing: C peers leave it set on `Data`.
     #[must_use]
     pub const fn may_carry_cq_data(self) -> bool {
-        matches!(self, Self::Msg | Self::Tag | Self::Write | Self::TagRts) || self.is_atomic()
+        matches!(
+            self,
+            Self::Msg | Self::Tag | Self::Write | Self::TagRts | Self::MsgGet | Self::TagGet
+        ) || self.is_atomic()
     }
 
     /// Whether its header carries a tag.
     #[must_use]
     pub const fn has_tag(self) -> bool {
-        matches!(self, Self::Tag | Self::TagRts)
+        matches!(self, Self::Tag | Self::TagRts | Self::TagGet)
+    }
+
+    /// Whether its payload is not in the stream but at an address of the sender.
+    #[must_use]
+    pub const fn is_get(self) -> bool {
+        matches!(self, Self::MsgGet | Self::TagGet)
     }
 
     /// Whether its header names RMA segments. On the others the count says nothing: C peers
@@ -88,19 +97,29 @@ impl Op {
         matches!(self, Self::Atomic | Self::FetchAtomic | Self::CompareAtomic)
     }
 
-    /// Whether a payload may follow its header.
+    /// Whether its header may say the length of a payload, which follows in the stream except where it
+    /// [is to be got](Self::is_get).
     #[must_use]
     pub const fn may_have_payload(self) -> bool {
         !matches!(
             self,
-            Self::ReadReq | Self::TagRts | Self::Cts | Self::Refuse | Self::EagerLimit
+            Self::ReadReq
+                | Self::TagRts
+                | Self::Cts
+                | Self::Refuse
+                | Self::EagerLimit
+                | Self::Ats
+                | Self::GetLimit
         )
     }
 
     /// Whether [`Header::op_data`] is a rendezvous index.
     #[must_use]
     pub const fn has_index(self) -> bool {
-        matches!(self, Self::TagRts | Self::Cts | Self::Data)
+        matches!(
+            self,
+            Self::TagRts | Self::Cts | Self::Data | Self::MsgGet | Self::TagGet | Self::Ats
+        )
     }
 }
 

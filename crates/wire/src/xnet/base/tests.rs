@@ -355,11 +355,45 @@ fn eager_limits() {
     assert_eq!(Header::with_eager_limit(0).eager_limit(), u64::MAX);
     let mut wrong = bytes;
     wrong[4] = 64;
-    let refused = Err(WireError::EagerLimit { found: 64 });
+    let refused = Err(WireError::Limit {
+        op: Op::EagerLimit,
+        found: 64,
+    });
     assert_eq!(Header::parse(Little, &wrong), refused);
     let mut long = bytes;
     long[8] = 17;
     assert!(Header::parse(Little, &long).is_err());
+}
+
+#[test]
+fn messages_to_get() {
+    let header = Header {
+        tag: 5,
+        address: 0x7000,
+        ..Header::new(Op::TagGet, 0x30).with_index(0x109)
+    };
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&[3, 71, 0, 0, 9, 1, 32, 0, 0x50, 0, 0, 0, 0, 0, 0, 0]);
+    bytes[16] = 5;
+    bytes[25] = 0x70;
+    assert_eq!(emitted(&header, Little)[..], bytes);
+    assert_eq!(Header::parse(Little, &bytes), Ok(header));
+    let with_data = Header {
+        cq_data: Some(7),
+        ..header
+    };
+    assert_eq!(with_data.len(), 40);
+    let ats = [3, 72, 0, 0, 9, 1, 16, 0, 16, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(emitted(&Header::ats(0x109), Little)[..], ats);
+    let limit = [3, 73, 0, 0, 14, 0, 16, 0, 16, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(emitted(&Header::with_get_limit(14), Little)[..], limit);
+    assert_eq!(Header::with_get_limit(14).get_limit(), 16384);
+    let mut too_short = bytes;
+    too_short[8] = 31;
+    assert!(Header::parse(Little, &too_short).is_err());
+    let mut index_0 = bytes;
+    index_0[4] = 0;
+    assert!(Header::parse(Little, &index_0).is_err());
 }
 
 #[test]
@@ -469,7 +503,7 @@ fn headers() -> impl Strategy<Value = Header> {
     let numbers = (any::<u64>(), any::<u64>(), 0..=u64::MAX - 128);
     let segment = (any::<u64>(), 0..=u64::MAX / 16, any::<u64>());
     (
-        (0..=Op::MAX + 6, any::<u16>(), any::<u8>(), any::<u8>()),
+        (0..=Op::MAX + 10, any::<u16>(), any::<u8>(), any::<u8>()),
         (any::<bool>(), numbers),
         prop::collection::vec(segment, 0..=4),
     )
@@ -483,6 +517,10 @@ fn headers() -> impl Strategy<Value = Header> {
                         Op::CompareAtomic,
                         Op::Coll,
                         Op::EagerLimit,
+                        Op::MsgGet,
+                        Op::TagGet,
+                        Op::Ats,
+                        Op::GetLimit,
                     ];
                     extended[usize::from(op - Op::MAX - 1)]
                 });
@@ -511,7 +549,7 @@ fn headers() -> impl Strategy<Value = Header> {
                     },
                     op_data: match op {
                         Op::Refuse | Op::Coll => 0,
-                        Op::EagerLimit => op_data % 64,
+                        Op::EagerLimit | Op::GetLimit => op_data % 64,
                         op if op.has_index() => op_data.max(1),
                         _ => op_data,
                     },
@@ -519,6 +557,7 @@ fn headers() -> impl Strategy<Value = Header> {
                     id,
                     cq_data: (has_cq_data && op.may_carry_cq_data() && !ack).then_some(data),
                     tag: if op.has_tag() { tag } else { 0 },
+                    address: if op.is_get() { data ^ tag } else { 0 },
                     rts_size: if op == Op::TagRts { len } else { 0 },
                     rma,
                     refusal: (op == Op::Refuse).then(|| {
