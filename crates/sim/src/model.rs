@@ -10,9 +10,12 @@
 //! * A message arrives unless its stream was cut or one of the two processes is gone. One that was
 //!   reported as sent arrives although its sender has left.
 //!
-//! Payloads begin with the number of their message, as far as there is room.
+//! Payloads begin with the number of their message, as far as there is room. Where that does not
+//! tell which message it is, any that it can be is right, as long as none is taken twice or missing:
+//! see `sightings`.
 
 pub mod onesided;
+mod sightings;
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,6 +27,8 @@ use crate::memory::{CANARY, fill, read};
 use crate::node::{Entry, Node};
 use crate::transport::socket_addr;
 
+use sightings::Sightings;
+
 /// A node, by its place among the nodes of the world.
 pub type Host = usize;
 
@@ -31,20 +36,6 @@ pub type Host = usize;
 #[must_use]
 pub const fn address(host: Host) -> u16 {
     host as u16 + 1
-}
-
-/// What became of a message at who it was sent to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Got {
-    No,
-    /// A receive got it, at this place of its buffer; `exact` if it can have been no other message.
-    By {
-        recv: usize,
-        at: usize,
-        exact: bool,
-    },
-    /// It was dropped, or another that looks the same.
-    Dropped,
 }
 
 /// A message that was accepted. Its place among all operations is its context.
@@ -91,7 +82,7 @@ pub struct Posted {
 enum Kind {
     /// Nothing that ends; never accepted, or ended elsewhere.
     None,
-    Sent(Sent, Got),
+    Sent(Sent),
     Posted(Posted),
     /// A look for a message: of whom, what tag, and whether it is set aside and dropped.
     Peek(Posted, bool, bool),
@@ -121,6 +112,8 @@ struct HostState {
 pub struct Model {
     ops: Vec<Known>,
     hosts: Vec<HostState>,
+    /// What was seen of messages at those to whom they were sent.
+    sightings: Sightings,
     /// Of these two a stream was cut, or one died.
     cut: HashSet<(Host, Host)>,
     /// Hosts that were away.
@@ -138,7 +131,8 @@ fn flags_of(tag: bool) -> Flags {
 }
 
 fn accepts(recv: &Posted, sent: &Sent) -> bool {
-    match (recv.tag, sent.tag) {
+    let from = recv.src.is_none_or(|src| src == sent.host);
+    from && match (recv.tag, sent.tag) {
         (None, None) => true,
         (Some((wanted, ignore)), Some(tag)) => (wanted ^ tag) & !ignore == 0,
         _ => false,
@@ -187,7 +181,7 @@ impl Model {
     /// A message was accepted.
     pub fn sent(&mut self, context: usize, sent: Sent) {
         let (host, to) = (sent.host, sent.to);
-        self.put(context, Kind::Sent(sent, Got::No), host, to);
+        self.put(context, Kind::Sent(sent), host, to);
     }
 
     /// A receive was accepted.
@@ -266,7 +260,7 @@ impl Model {
     fn unfinished(&self, host: Host) -> impl Iterator<Item = (usize, &Known)> {
         let life = self.life(host);
         let own = move |known: &Known| match &known.kind {
-            Kind::Sent(sent, _) => sent.host == host && sent.completion,
+            Kind::Sent(sent) => sent.host == host && sent.completion,
             Kind::Peek(what, ..) => what.host == host,
             Kind::Posted(recv) => {
                 recv.host == host && (recv.claim && recv.completion || known.cancelled)
@@ -311,7 +305,7 @@ impl Model {
         };
         match known.kind.clone() {
             Kind::None => panic!("a completion of nothing: {entry:?}"),
-            Kind::Sent(sent, _) => self.send_ended(host, &sent, &completion, error),
+            Kind::Sent(sent) => self.send_ended(host, &sent, &completion, error),
             Kind::Posted(recv) => self.recv_ended(node, recv, &completion, error),
             Kind::Peek(what, claim, discard) => {
                 self.peek_ended(node, &what, (claim, discard), &completion, error);
@@ -342,83 +336,45 @@ impl Model {
         self.ops[entry.context].ended = Some(error.is_none());
     }
 
-    /// A message that looks so and has not been received, the first one, and whether there is but one.
-    fn identify(
+    /// The messages that a receive accepts and that look right.
+    fn which(&self, recv: &Posted, looks: impl Fn(usize, &Sent) -> bool) -> Vec<usize> {
+        let ops = self.ops.iter().enumerate();
+        ops.filter_map(|(at, known)| match &known.kind {
+            Kind::Sent(sent) => {
+                (sent.to == recv.host && accepts(recv, sent) && looks(at, sent)).then_some(at)
+            }
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Whether a message is as an entry says, of this length, and begins so.
+    fn fits(
         &self,
         node: &Node,
-        host: Host,
+        (message, sent): (usize, &Sent),
         entry: &Completion,
         len: usize,
         front: &[u8],
-    ) -> Option<(usize, bool)> {
-        let fits = |(message, known): &(usize, &Known)| {
-            let Kind::Sent(sent, _) = &known.kind else {
-                return false;
-            };
-            let known = self.hosts[host].known.get(&sent.host);
-            let knows = known.is_some_and(|since| since <= message);
-            let from = node.fi_addr(address(sent.host));
-            let tag = sent.tag.unwrap_or_default();
-            sent.to == host
-                && (entry.src == from || entry.src == FiAddr::NOTAVAIL && !knows)
-                && flags_of(sent.tag.is_some()) == entry.flags & (Flags::TAGGED | Flags::MSG)
-                && (tag, sent.data.unwrap_or_default()) == (entry.tag, entry.data)
-                && sent.data.is_some() == entry.flags.contains(Flags::REMOTE_CQ_DATA)
-                && sent.payload.len() == len
-                && sent.payload.starts_with(front)
-        };
-        let all: Vec<usize> = self
-            .ops
-            .iter()
-            .enumerate()
-            .filter(fits)
-            .map(|(at, _)| at)
-            .collect();
-        let is = |at: &usize, wanted: &dyn Fn(Got) -> bool| wanted(self.sent_at(*at).1);
-        let waits = |at: &&usize| is(at, &|got| got == Got::No);
-        let named = |at: &usize| entry.src == node.fi_addr(address(self.sent_at(*at).0.host));
-        let current = |at: &usize| {
-            let from = self.sent_at(*at).0.host;
-            self.ops[*at].lives == [self.life(from), self.life(host)]
-        };
-        // Of a stranger rather than of one who has become known since; of processes that are there
-        // rather than of those before them, with which it may have gone.
-        let waits = all.iter().filter(waits);
-        let waits = waits.min_by_key(|at| (!named(at), !current(at)));
-        let dropped = all.iter().find(|at| is(at, &|got| got == Got::Dropped));
-        Some((*waits.or(dropped)?, all.len() == 1))
+    ) -> bool {
+        let known = self.hosts[sent.to].known.get(&sent.host);
+        let knows = known.is_some_and(|since| *since <= message);
+        let from = node.fi_addr(address(sent.host));
+        let tag = sent.tag.unwrap_or_default();
+        (entry.src == from || entry.src == FiAddr::NOTAVAIL && !knows)
+            && flags_of(sent.tag.is_some()) == entry.flags & (Flags::TAGGED | Flags::MSG)
+            && (tag, sent.data.unwrap_or_default()) == (entry.tag, entry.data)
+            && sent.data.is_some() == entry.flags.contains(Flags::REMOTE_CQ_DATA)
+            && sent.payload.len() == len
+            && sent.payload.starts_with(front)
     }
 
-    fn sent_at(&self, message: usize) -> (&Sent, Got) {
-        match &self.ops[message].kind {
-            Kind::Sent(sent, got) => (sent, *got),
-            _ => panic!("{message} is no message"),
-        }
-    }
-
-    /// A receive got a message, or it was dropped.
-    fn set_got(&mut self, message: usize, now: Got) {
-        let (sent, before) = self.sent_at(message);
-        if before == Got::Dropped {
-            // Then it was another that was dropped.
-            let same = |(at, known): (usize, &Known)| {
-                match &known.kind {
-                    Kind::Sent(other, Got::No) => {
-                        (other.to, other.tag, other.data, other.payload.len())
-                            == (sent.to, sent.tag, sent.data, sent.payload.len())
-                    }
-                    _ => false,
-                }
-                .then_some(at)
-            };
-            let other = self.ops.iter().enumerate().find_map(same);
-            let other = other.unwrap_or_else(|| panic!("received after it was dropped: {message}"));
-            if let Kind::Sent(_, got) = &mut self.ops[other].kind {
-                *got = Got::Dropped;
-            }
-        }
-        if let Kind::Sent(_, got) = &mut self.ops[message].kind {
-            *got = now;
+    /// A receive got one of these messages, at this place of its buffer, or a look dropped it or set
+    /// it aside. Returns whether that can be.
+    fn see(&mut self, recv: &Posted, context: usize, at: usize, may_be: &[usize]) -> bool {
+        match recv.claim {
+            true => self.sightings.see_again(context, may_be),
+            false => self.sightings.see(context, at, may_be),
         }
     }
 
@@ -463,10 +419,14 @@ impl Model {
         };
         let whole = read(&recv.iov);
         let front = &whole[at..at + entry.len];
-        let found = self.identify(node, host, entry, entry.len + olen, front);
-        let Some((message, exact)) = found else {
-            panic!("no such message was sent: {entry:?}, {front:x?} of {recv:?}");
-        };
+        let may_be = self.which(&recv, |message, sent| {
+            error.is_none_or(|(_, _, peer)| peer == name(sent.host))
+                && self.fits(node, (message, sent), entry, entry.len + olen, front)
+        });
+        assert!(
+            self.see(&recv, context, at, &may_be),
+            "none of {may_be:?} is left for {entry:?}, {error:?}, {front:x?} of {recv:?}"
+        );
         if olen > 0 {
             assert_eq!(
                 at + entry.len,
@@ -474,41 +434,17 @@ impl Model {
                 "cut off though there is room: {entry:?}"
             );
         }
-        self.take(&recv, context, message, at, exact);
         self.hosts[host].counted[if olen > 0 { 2 } else { 1 }] += 1;
-        if let Some((_, _, peer)) = error {
-            let (sent, _) = self.sent_at(message);
-            assert!(
-                !exact || peer == name(sent.host),
-                "{entry:?} names {peer:x?}"
-            );
-        }
         if !recv.multi {
             let rest = &whole[entry.len..];
             assert!(
                 rest.iter().all(|byte| *byte == CANARY),
-                "bytes behind {message}"
+                "bytes behind the message: {entry:?}"
             );
         }
         if released {
             self.ops[context].ended = Some(true);
         }
-    }
-
-    /// A receive got a message: it may.
-    fn take(&mut self, recv: &Posted, context: usize, message: usize, at: usize, exact: bool) {
-        let (sent, _) = self.sent_at(message);
-        assert!(accepts(recv, sent), "{recv:?} does not accept {sent:?}");
-        let from = recv.src.is_none_or(|src| src == sent.host);
-        assert!(from || !exact, "{recv:?} is not for {sent:?}");
-        self.set_got(
-            message,
-            Got::By {
-                recv: context,
-                at,
-                exact,
-            },
-        );
     }
 
     fn peek_ended(
@@ -524,14 +460,15 @@ impl Model {
         if let Some((error, ..)) = error {
             return assert_eq!(error, Errno::ENOMSG, "{entry:?}");
         }
-        let found = self.identify(node, what.host, entry, entry.len, &[]);
-        let Some((message, _)) = found else {
-            panic!("no such message waits: {entry:?}");
+        let may_be = self.which(what, |message, sent| {
+            self.fits(node, (message, sent), entry, entry.len, &[])
+        });
+        let waits = match claim || discard {
+            true => self.see(what, context, 0, &may_be),
+            false => self.sightings.is_left(&may_be),
         };
-        assert!(accepts(what, self.sent_at(message).0), "{entry:?}");
-        if discard {
-            self.set_got(message, Got::Dropped);
-        } else if !claim {
+        assert!(waits, "none of {may_be:?} is left for {entry:?}");
+        if !claim && !discard {
             self.ops[context].kind = Kind::None;
         }
     }
@@ -546,22 +483,14 @@ impl Model {
         };
         assert!(!recv.completion, "it ended without a completion: {recv:?}");
         let whole = read(&recv.iov);
-        let fits = |(at, known): (usize, &Known)| {
-            let Kind::Sent(sent, _) = &known.kind else {
-                return None;
-            };
-            let from = recv.src.is_none_or(|src| src == sent.host);
-            let rest = whole.strip_prefix(&sent.payload[..])?;
-            let whole = rest.iter().all(|byte| *byte == CANARY);
-            (sent.to == recv.host && from && accepts(&recv, sent) && whole).then_some(at)
-        };
-        let all: Vec<usize> = self.ops.iter().enumerate().filter_map(fits).collect();
-        // Of two that look the same, a peek may have dropped the other one: see `set_got`.
-        let first = |got| all.iter().find(|at| self.sent_at(**at).1 == got);
-        let message = first(Got::No)
-            .or_else(|| first(Got::Dropped))
-            .unwrap_or_else(|| panic!("no message is in {recv:?}"));
-        self.take(&recv, context, *message, 0, all.len() == 1);
+        let may_be = self.which(&recv, |_, sent| {
+            let rest = whole.strip_prefix(&sent.payload[..]);
+            rest.is_some_and(|rest| rest.iter().all(|byte| *byte == CANARY))
+        });
+        assert!(
+            self.see(&recv, context, 0, &may_be),
+            "none of {may_be:?} is left for {recv:?}"
+        );
         self.hosts[recv.host].counted[1] += 1;
         self.ops[context].ended = Some(true);
     }
@@ -573,15 +502,13 @@ impl Model {
     pub fn check_over(&self, host: Host, node: &Node, counted: bool) {
         let unfinished: Vec<_> = self.unfinished(host).collect();
         assert!(unfinished.is_empty(), "not over: {unfinished:#?}");
-        for (context, known) in self.ops.iter().enumerate() {
-            if let Kind::Sent(sent, Got::No) = &known.kind
-                && sent.to == host
-            {
-                assert!(
-                    self.may_be_lost(sent, known),
-                    "message {context} is lost: {known:?}"
-                );
-            }
+        let ops = self.ops.iter().enumerate();
+        let arrived = ops.filter_map(|(at, known)| match &known.kind {
+            Kind::Sent(sent) if sent.to == host => (!self.may_be_lost(sent, known)).then_some(at),
+            _ => None,
+        });
+        if let Some(lost) = self.sightings.missing(&arrived.collect::<Vec<_>>()) {
+            panic!("message {lost} is lost: {:?}", self.ops[lost]);
         }
         for from in 0..self.hosts.len() {
             if !self.cut.contains(&(from, host)) {
@@ -599,11 +526,8 @@ impl Model {
     fn may_be_lost(&self, sent: &Sent, known: &Known) -> bool {
         let [from, to] = known.lives;
         let (left, gone) = (self.life(sent.host) != from, self.life(sent.to) != to);
-        // Short ones may have been taken for others that are lost, of any sender.
-        let short = sent.payload.len() < size_of::<u32>();
         match (known.ended, sent.completion) {
             (Some(false), _) => true,
-            _ if short && (0..self.hosts.len()).any(|from| self.is_troubled(from, sent.to)) => true,
             (Some(true), _) if sent.ack => gone,
             (Some(true), _) => gone || self.cut.contains(&(sent.host, sent.to)),
             // What nobody was told of, or could be.
@@ -615,29 +539,20 @@ impl Model {
     /// What one process sent to another was received in order.
     fn check_order(&self, from: Host, to: Host) {
         let mut of_lives: HashMap<[u32; 2], Vec<Match<'_>>> = HashMap::new();
-        for (context, known) in self.ops.iter().enumerate() {
-            let Kind::Sent(
-                sent,
-                Got::By {
-                    recv,
-                    at,
-                    exact: true,
-                },
-            ) = &known.kind
+        for (message, recv, at) in self.sightings.exact() {
+            let known = &self.ops[message];
+            let (Kind::Sent(sent), Kind::Posted(posted)) = (&known.kind, &self.ops[recv].kind)
             else {
-                continue;
-            };
-            let Kind::Posted(posted) = &self.ops[*recv].kind else {
                 continue;
             };
             // Sources of those who were not known can change while they wait.
             let knows = self.hosts[to].known.get(&from);
             if (sent.host, sent.to) == (from, to)
                 && !posted.claim
-                && (posted.src.is_none() || knows.is_some_and(|since| *since <= context))
+                && (posted.src.is_none() || knows.is_some_and(|since| *since <= message))
             {
                 let of_life = of_lives.entry(known.lives).or_default();
-                of_life.push((sent, posted, *recv, *at));
+                of_life.push((sent, posted, recv, at));
             }
         }
         for of_life in of_lives.values() {

@@ -384,10 +384,8 @@ proptest! {
     }
 }
 
-/// A peek drops the one of two messages that look the same which the model had not taken for it, and
-/// a receive without a completion gets the other.
-#[test]
-fn a_dropped_message_is_not_confused_with_one_that_looks_the_same() {
+/// Three nodes, and a message to node 0 from one that it may not know.
+fn strangers(len: usize) -> (Setup, impl Fn(usize) -> Op) {
     let setup = Setup {
         nodes: vec![NodeConfig::new(&[]); 3],
         timing: Timing {
@@ -398,24 +396,35 @@ fn a_dropped_message_is_not_confused_with_one_that_looks_the_same() {
         },
         seed: 1,
     };
-    let send = |from| Op::Send {
+    let send = move |from| Op::Send {
         from,
         to: 0,
         tag: Some(1),
         data: None,
-        segments: vec![40],
+        segments: vec![len],
         inject: false,
         completion: true,
         ack: false,
     };
-    let recv = |completion| Op::Recv {
+    (setup, send)
+}
+
+fn receive(completion: bool) -> Op {
+    Op::Recv {
         host: 0,
         tag: Some((1, 0)),
         src: None,
         segments: vec![100],
         completion,
         multi: false,
-    };
+    }
+}
+
+/// A peek drops the one of two messages that look the same which was sent later, and a receive
+/// without a completion gets the other.
+#[test]
+fn a_dropped_message_is_not_confused_with_one_that_looks_the_same() {
+    let (setup, send) = strangers(40);
     let drop_one = Op::Peek {
         host: 0,
         tag: Some((1, 0)),
@@ -426,14 +435,32 @@ fn a_dropped_message_is_not_confused_with_one_that_looks_the_same() {
     World::new(&setup).run(&[
         // Node 2 is connected, so its second message overtakes the first one of node 1.
         send(2),
-        recv(true),
+        receive(true),
         Op::Run(500),
         send(1),
         send(2),
         Op::Run(500),
         drop_one,
         Op::Run(20),
-        recv(false),
+        receive(false),
         Op::Run(20),
+    ]);
+}
+
+/// Of two empty messages of strangers the one that was sent later is received first, and the other
+/// when its sender has become known.
+#[test]
+fn an_empty_message_is_not_confused_with_one_that_looks_the_same() {
+    let (setup, send) = strangers(0);
+    World::new(&setup).run(&[
+        // As above.
+        send(2),
+        receive(true),
+        Op::Run(500),
+        send(1),
+        send(2),
+        receive(true),
+        Op::Run(500),
+        Op::Learn { host: 0, peer: 1 },
     ]);
 }
