@@ -20,6 +20,9 @@ pub struct Grant {
     generation: u64,
 }
 
+/// A claim word that says that its writer has ended the connection.
+pub(super) const ENDED: u64 = u64::MAX;
+
 impl Grant {
     /// A grant as a peer has sent it; `None` if there is no such slot, or if the generation is even.
     #[must_use]

@@ -91,6 +91,18 @@ impl RawClaim {
     pub(super) fn clear(&self) {
         self.0.store(0, Ordering::Release);
     }
+
+    /// Stores a claim that is never cleared. Later stores of this process are not seen before it.
+    pub(super) fn store_last(&self, value: u64) {
+        self.0.store(value, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The claim, after all earlier loads, those of the kernel for this process included.
+    pub(super) fn load_after_all(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 /// The grant slots of a status page.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::UserBuf;
 use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry::{self, ChunkPlace, Entry};
-use crate::ring::grant::Grant;
+use crate::ring::grant::{ENDED, Grant};
 use crate::ring::layout::{Layout, MAX_INLINE_BYTES, RingError, Side};
 use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
 use crate::ring::source_sink::{AsSink, Sink};
@@ -222,6 +222,13 @@ impl Reader {
     #[must_use]
     pub fn is_claimed(&self, grant: Grant) -> bool {
         self.claim.load() == grant.claim()
+    }
+
+    /// Whether the peer has ended the connection ([`Writer::end`](super::Writer::end)). If not, what was
+    /// copied from its memory before this call was there while the connection was.
+    #[must_use]
+    pub fn has_writer_ended(&self) -> bool {
+        self.claim.load_after_all() == ENDED
     }
 
     /// As [`read_more`](Self::read_more), after an entry that is the last of a quarter: returns credit.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::UserBuf;
 use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry;
-use crate::ring::grant::Grant;
+use crate::ring::grant::{ENDED, Grant};
 use crate::ring::layout::{
     LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError, Side,
 };
@@ -276,6 +276,16 @@ impl Writer {
     #[inline]
     pub fn unclaim(&self) {
         self.claim.clear();
+    }
+
+    /// Tells the peer that this side has ended the connection, so that what the peer copies from this
+    /// process's memory from now on is of no use ([`Reader::has_writer_ended`]). There is no claim, and
+    /// will be none. The caller may then give that memory to another use.
+    ///
+    /// [`Reader::has_writer_ended`]: super::Reader::has_writer_ended
+    #[cold]
+    pub fn end(&self) {
+        self.claim.store_last(ENDED);
     }
 
     /// Publishes the entry of cursor `at` to the reader, and goes to the next one.
