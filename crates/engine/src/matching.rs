@@ -127,6 +127,15 @@ impl<B: Buffer> Recv<B> {
     }
 }
 
+/// A message whose payload is still at the sender (rendezvous).
+#[derive(Clone, Copy, Debug)]
+pub struct Rts {
+    /// The index by which both sides name it.
+    pub index: u16,
+    /// Where the payload is in the sender's process, if it may be got from there.
+    pub address: Option<u64>,
+}
+
 /// A message nobody was waiting for.
 #[derive(Clone, Copy, Debug)]
 pub struct Unexpected {
@@ -145,8 +154,8 @@ pub struct Unexpected {
     /// There was no room to keep it: its payload is still in the stream, and its connection
     /// is blocked.
     pub parked: bool,
-    /// Index of the rendezvous, when the payload is still at the sender.
-    pub rts_index: Option<u16>,
+    /// The rendezvous, when the payload is still at the sender.
+    pub rts: Option<Rts>,
     /// Set aside by a peek for the receive with this context.
     pub claimed: Option<Context>,
     /// The receive context whose owner knows of it, and will say what becomes of it.
@@ -168,7 +177,7 @@ impl Unexpected {
     /// that is lost.
     #[must_use]
     pub const fn payload(&self) -> u64 {
-        match (self.rts_index, self.lost) {
+        match (self.rts, self.lost) {
             (None, None) => self.envelope.len,
             _ => 0,
         }

@@ -190,7 +190,7 @@ impl Pair {
             slot: None,
             kept: 0,
             parked: false,
-            rts_index: None,
+            rts: None,
             claimed: None,
             holder: None,
             ask_first: false,

@@ -25,13 +25,17 @@ pub(super) enum Until<B> {
 /// A message whose receiver has been asked for leave to send the payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RtsEntry<B> {
+    /// The receiver knows the payload's address, and may get it from there.
+    pub(super) is_get: bool,
     pub(super) iov: Iov<B>,
     pub(super) info: TxInfo,
 }
 
-/// A rendezvous this side has asked the sender to go on with.
+/// A rendezvous whose payload has its place here: the sender was asked for it, or the driver is to get
+/// it from the address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CtsEntry {
+    pub(super) address: Option<u64>,
     pub(super) target: Target,
     pub(super) envelope: Envelope,
 }

@@ -87,7 +87,7 @@ pub struct Conn<B> {
     /// Connected, with no deferred operations.
     pub(super) ready_to_send: bool,
     /// Messages shorter than this, of any kind, may be written before anything of them is noted, if
-    /// `ready_to_send`: tagged ones of that length do not wait for their receive.
+    /// `ready_to_send`: those of that length do not wait for their receive.
     pub(super) send_now_limit: u64,
     /// What is posted next waits for what was posted before.
     pub(super) fence: bool,
@@ -96,6 +96,10 @@ pub struct Conn<B> {
     pub(super) eager_max: u64,
     /// The same, if the peer sets no limit.
     pub(super) own_eager_max: u64,
+    /// Messages from this many bytes on are got by the receiver.
+    pub(super) get_min: u64,
+    /// Messages that may be got but are shorter, until the next one that is got nevertheless.
+    pub(super) get_countdown: u32,
     /// The peer was told to hold back all but short messages.
     pub(super) limits_peer: bool,
     pub(super) extensions: Extensions,
@@ -144,6 +148,8 @@ impl<B: Buffer> Conn<B> {
             order: ByteOrder::NATIVE,
             eager_max: u64::MAX,
             own_eager_max: u64::MAX,
+            get_min: u64::MAX,
+            get_countdown: 0,
             limits_peer: false,
             extensions: Extensions::empty(),
             segments: Ring::new(),
@@ -184,7 +190,8 @@ impl<B: Buffer> Conn<B> {
     pub(super) const fn set_ready_to_send(&mut self, ready: bool) {
         self.ready_to_send = ready;
         self.send_now_limit = match ready {
-            true => self.eager_max.saturating_add(1),
+            true if self.eager_max < self.get_min => self.eager_max.saturating_add(1),
+            true => self.get_min,
             false => 0,
         };
     }
@@ -192,6 +199,12 @@ impl<B: Buffer> Conn<B> {
     /// Tagged messages longer than this wait for their receive from now on.
     pub(super) const fn set_eager_max(&mut self, longest_eager: u64) {
         self.eager_max = longest_eager;
+        self.set_ready_to_send(self.ready_to_send);
+    }
+
+    /// Messages from this many bytes on are got by the receiver from now on.
+    pub(super) const fn set_get_min(&mut self, bytes: u64) {
+        self.get_min = bytes;
         self.set_ready_to_send(self.ready_to_send);
     }
 
@@ -255,6 +268,12 @@ impl<B: Buffer> Conn<B> {
     #[must_use]
     pub const fn buffered(&self) -> usize {
         self.buffered
+    }
+
+    /// Whether something waits to be written that needs no memory of the program.
+    #[must_use]
+    pub const fn has_injected_output(&self) -> bool {
+        self.buffered > 0 || !self.control.is_empty()
     }
 
     /// Whether nothing but the transmit buffer waits, so that one plain write of it is enough.

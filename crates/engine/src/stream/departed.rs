@@ -24,7 +24,7 @@ impl<B: Buffer> Engine<B> {
         let mut record = None;
         let mut messages = 0_usize;
         matcher.each_unexpected(&mut self.unexpected, |_, message| {
-            let whole = message.rts_index.is_none() && message.kept == message.envelope.len;
+            let whole = message.rts.is_none() && message.kept == message.envelope.len;
             if message.conn != Some(conn_id) || !whole {
                 return;
             }

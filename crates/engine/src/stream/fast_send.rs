@@ -155,7 +155,7 @@ impl<B: Buffer> Engine<B> {
     /// in the middle of a message, and the connection is to be closed.
     pub fn send_partly_written(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;
-        Self::append(conn, ep, limits, send)?.ok_or(Errno::EMSGSIZE)
+        Self::append_eager(conn, ep, limits, send)
     }
 
     /// Posts a receive of one segment where no message waits for it; `false` says that

@@ -14,6 +14,8 @@
 //!   went there. A blocked connection is not read until [`Engine::pop_resumed`] names it.
 //! * Payload of unexpected messages lies in slots, which the driver backs with memory;
 //!   [`Engine::pop_freed`] names those no longer needed.
+//! * Messages whose payload this side gets from the memory of a peer: [`Output::Get`], then
+//!   [`Engine::get`].
 //! * Receives that another provider has: [`Engine::next_arrival`] names the messages to ask about.
 //! * Completions are read from [`Engine::cq_mut`].
 
@@ -27,6 +29,7 @@ mod departed;
 mod eager;
 mod engine;
 mod fast_send;
+mod get;
 mod output;
 mod owned;
 pub mod rdm;
@@ -48,6 +51,7 @@ pub use coll::{CollAction, CollPlan};
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits, Terms};
 pub use fast_send::SmallMessage;
+pub use get::Get;
 pub use owned::Arrival;
 pub use records::{Output, Refusal, Work};
 pub use recv::{CopyOut, RecvFlags};

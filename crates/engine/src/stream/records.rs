@@ -41,6 +41,9 @@ impl Origin {
 pub enum Output {
     /// A connection.
     Conn(ConnId),
+    /// The payload of the rendezvous of this index, to be got from the peer's memory:
+    /// [`Engine::get`](super::Engine::get).
+    Get(ConnId, u16),
     /// Members of groups: [`Engine::coll_next`](super::Engine::coll_next) says what.
     Coll,
 }

@@ -102,17 +102,17 @@ impl<B: Buffer> Engine<B> {
         if message.parked {
             self.forget_unexpected(id);
             if let Some(conn) = conn {
-                self.start_matched(conn, recv_id, message.rts_index);
+                self.start_matched(conn, recv_id, message.rts);
                 self.resume(conn);
             }
             return None;
         }
         let base = self.claim_space(Some(srx), recv_id, envelope.len)?;
         let iov = self.srxs.get(srx)?.recv(recv_id)?.iov;
-        if let Some(index) = message.rts_index {
+        if let Some(rts) = message.rts {
             self.forget_unexpected(id);
             if let Some(conn) = conn {
-                self.send_cts(conn, index, Target::Recv(recv_id, base), envelope);
+                self.request_payload(conn, rts, Target::Recv(recv_id, base), envelope);
             }
             return None;
         }
@@ -275,10 +275,10 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         if message.parked {
-            self.start_payload(conn_id, Target::Discard, message.rts_index);
+            self.start_payload(conn_id, Target::Discard, message.rts);
             self.resume(conn_id);
-        } else if let Some(index) = message.rts_index {
-            self.send_cts(conn_id, index, Target::Discard, message.envelope);
+        } else if let Some(rts) = message.rts {
+            self.request_payload(conn_id, rts, Target::Discard, message.envelope);
         } else if message.kept < message.envelope.len
             && let Some(conn) = self.conns.get_mut(conn_id)
             && let RxState::Payload { target, .. } = &mut conn.rx

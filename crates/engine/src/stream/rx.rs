@@ -4,16 +4,17 @@ use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::xnet::base::{
     BASE_LEN, Header, Op, Small, may_be_sole, parse_small, parse_sole, peek_len,
 };
+use ripstop_wire::xnet::cm::Extensions;
 use ripstop_wire::{ByteOrder, WireError};
 
 use crate::coll::Place;
 use crate::cq::CompletionQueue;
 use crate::id::{ConnId, CqId, RecvId, SlotId, SrxId};
-use crate::matching::{Envelope, Unexpected};
+use crate::matching::{Envelope, Rts, Unexpected};
 use crate::stream::arriving::{RxState, Target};
 use crate::stream::awaited::CtsEntry;
 use crate::stream::engine::Engine;
-use crate::stream::records::Origin;
+use crate::stream::records::{Origin, Output};
 use crate::stream::recv::rx_flags;
 use crate::{Buffer, Iov, Reached};
 
@@ -318,9 +319,30 @@ impl<B: Buffer> Engine<B> {
             Op::TagRts => {
                 envelope.tag = Some(header.tag);
                 envelope.len = header.rts_size;
-                self.start_message(conn_id, envelope, Some(index));
+                let rts = Rts {
+                    index,
+                    address: None,
+                };
+                self.start_message(conn_id, envelope, Some(rts));
                 Ok(())
             }
+            Op::MsgGet | Op::TagGet => {
+                if !conn.extensions.contains(Extensions::GET) {
+                    return Err(Errno::EPROTO);
+                }
+                envelope.tag = (header.op == Op::TagGet).then_some(header.tag);
+                self.start_message(
+                    conn_id,
+                    envelope,
+                    Some(Rts {
+                        index,
+                        address: Some(header.address),
+                    }),
+                );
+                Ok(())
+            }
+            Op::Ats => self.handle_ats(conn_id, index),
+            Op::GetLimit => self.handle_get_limit(conn_id, header),
             Op::Cts => self.handle_cts(conn_id, index),
             Op::Data => self.handle_data(conn_id, header),
             Op::Write => self.start_write(conn_id, header),
@@ -339,12 +361,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     #[inline]
-    pub(super) fn start_message(
-        &mut self,
-        conn_id: ConnId,
-        envelope: Envelope,
-        rts_index: Option<u16>,
-    ) {
+    pub(super) fn start_message(&mut self, conn_id: ConnId, envelope: Envelope, rts: Option<Rts>) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -354,19 +371,14 @@ impl<B: Buffer> Engine<B> {
             .find_mut(conn.srx)
             .and_then(|matcher| matcher.match_message(envelope.tag, envelope.src));
         match matched {
-            Some(recv) => self.start_matched(conn_id, recv, rts_index),
-            None => self.start_unexpected(conn_id, rts_index),
+            Some(recv) => self.start_matched(conn_id, recv, rts),
+            None => self.start_unexpected(conn_id, rts),
         }
     }
 
     /// A message has its receive: its payload goes there.
     #[inline]
-    pub(super) fn start_matched(
-        &mut self,
-        conn_id: ConnId,
-        recv_id: RecvId,
-        rts_index: Option<u16>,
-    ) {
+    pub(super) fn start_matched(&mut self, conn_id: ConnId, recv_id: RecvId, rts: Option<Rts>) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };
@@ -374,24 +386,19 @@ impl<B: Buffer> Engine<B> {
         let Some(base) = self.claim_space(srx, recv_id, len) else {
             return;
         };
-        self.start_payload(conn_id, Target::Recv(recv_id, base), rts_index);
+        self.start_payload(conn_id, Target::Recv(recv_id, base), rts);
     }
 
     /// The payload of the current message goes to `target`.
     #[inline]
-    pub(super) fn start_payload(
-        &mut self,
-        conn_id: ConnId,
-        target: Target,
-        rts_index: Option<u16>,
-    ) {
+    pub(super) fn start_payload(&mut self, conn_id: ConnId, target: Target, rts: Option<Rts>) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let envelope = conn.envelope;
-        if let Some(index) = rts_index {
+        if let Some(rts) = rts {
             conn.rx = RxState::Header;
-            self.send_cts(conn_id, index, target, envelope);
+            self.request_payload(conn_id, rts, target, envelope);
             return;
         }
         if envelope.len == 0 {
@@ -431,23 +438,36 @@ impl<B: Buffer> Engine<B> {
         Some(base)
     }
 
-    /// Asks the sender of a rendezvous for its payload.
-    pub(super) fn send_cts(
+    /// The payload of a rendezvous has its place: the driver gets it from the sender's memory, or the
+    /// sender is asked for it.
+    pub(super) fn request_payload(
         &mut self,
         conn_id: ConnId,
-        index: u16,
+        rts: Rts,
         target: Target,
         envelope: Envelope,
     ) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let granted = conn
-            .cts
-            .set(index, CtsEntry { target, envelope })
-            .and_then(|()| conn.queue_control(conn.base_header(&Header::cts(index))?));
-        self.mark_output(conn_id);
-        if let Err(error) = granted {
+        let Rts { index, address } = rts;
+        if address.is_some() && matches!(target, Target::Discard) {
+            return self.send_control(conn_id, &Header::ats(index));
+        }
+        let entry = CtsEntry {
+            address,
+            target,
+            envelope,
+        };
+        let mut requested = conn.cts.set(index, entry);
+        if address.is_some() {
+            requested = requested.and_then(|()| self.output_push(Output::Get(conn_id, index)));
+        } else {
+            requested =
+                requested.and_then(|()| conn.queue_control(conn.base_header(&Header::cts(index))?));
+            self.mark_output(conn_id);
+        }
+        if let Err(error) = requested {
             if let Target::Recv(recv, _) = target {
                 self.fail_recv(conn_id, recv, &envelope, error);
             }
@@ -462,7 +482,9 @@ impl<B: Buffer> Engine<B> {
         if expected.envelope.len != header.payload_len {
             return Err(Errno::EPROTO);
         }
-        let CtsEntry { target, envelope } = conn.cts.take(index).ok_or(Errno::EPROTO)?;
+        let CtsEntry {
+            target, envelope, ..
+        } = conn.cts.take(index).ok_or(Errno::EPROTO)?;
         conn.envelope = envelope;
         self.start_payload(conn_id, target, None);
         Ok(())

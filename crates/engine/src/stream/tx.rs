@@ -127,19 +127,36 @@ impl<B: Buffer> Engine<B> {
     /// Queues an eager message; `None` for one that needs a rendezvous. When as many rendezvous wait
     /// as the protocol can name, the next messages are eager: what follows must not wait for them.
     #[inline]
-    pub(super) fn append(
+    fn append(
         conn: &mut Conn<B>,
         ep: &mut Ep,
         limits: &Limits,
         send: &Send<B>,
     ) -> Result<Option<SendPlan>> {
         let len = send.iov.len();
+        if limits.tx_buffer.saturating_sub(conn.buffered) < SEND_HEADER {
+            return Err(Errno::EAGAIN);
+        }
+        if !send.inject
+            && (conn.is_to_get(send) || send.tag.is_some() && conn.is_held_back(len, limits))
+        {
+            return Ok(None);
+        }
+        Self::append_eager(conn, ep, limits, send).map(Some)
+    }
+
+    /// Queues an eager message.
+    #[inline]
+    pub(super) fn append_eager(
+        conn: &mut Conn<B>,
+        ep: &mut Ep,
+        limits: &Limits,
+        send: &Send<B>,
+    ) -> Result<SendPlan> {
+        let len = send.iov.len();
         let room = limits.tx_buffer.saturating_sub(conn.buffered);
         if room < SEND_HEADER {
             return Err(Errno::EAGAIN);
-        }
-        if send.tag.is_some() && !send.inject && conn.is_held_back(len, limits) {
-            return Ok(None);
         }
         let inline = send.inject || len <= limits.inline as u64;
         let fits = len <= room.saturating_sub(SEND_HEADER) as u64;
@@ -173,11 +190,11 @@ impl<B: Buffer> Engine<B> {
             }
             return Err(error);
         }
-        Ok(Some(SendPlan::Append {
+        Ok(SendPlan::Append {
             header,
             header_len: header_len as u8,
             inline,
-        }))
+        })
     }
 
     /// Puts an operation off; returns the slot for its payload, if that is copied.
@@ -340,11 +357,18 @@ impl<B: Buffer> Engine<B> {
     #[cold]
     fn send_rts(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let address = conn.get_address(send);
         let entry = RtsEntry {
+            is_get: address.is_some(),
             iov: send.iov,
             info: send.info(),
         };
         let index = conn.rts.insert(entry, conn.has_wide_indices())?;
+        let (op, len) = match (address, send.tag) {
+            (Some(_), Some(_)) => (Op::TagGet, send.iov.len()),
+            (Some(_), None) => (Op::MsgGet, send.iov.len()),
+            (None, _) => (Op::TagRts, 0),
+        };
         let full = Header {
             flags: if send.ack {
                 BaseFlags::DELIVERY_COMPLETE
@@ -353,8 +377,9 @@ impl<B: Buffer> Engine<B> {
             },
             cq_data: send.data,
             tag: send.tag.unwrap_or_default(),
+            address: address.unwrap_or_default(),
             rts_size: send.iov.len(),
-            ..Header::new(Op::TagRts, 0).with_index(index)
+            ..Header::new(op, len).with_index(index)
         };
         let mut header = [0; SEND_HEADER];
         let queued = full
@@ -382,7 +407,7 @@ impl<B: Buffer> Engine<B> {
     /// The receiver of a rendezvous is ready: queue its payload behind what is queued.
     pub(super) fn handle_cts(&mut self, conn_id: ConnId, index: u16) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let RtsEntry { iov, info } = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
+        let RtsEntry { iov, info, .. } = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
         let header = Header::new(Op::Data, iov.len()).with_index(index);
         conn.queue_data(conn.base_header(&header)?, &iov)?;
         let end = conn.queued;

@@ -5,7 +5,7 @@ use ripstop_wire::xnet::base::Reason;
 
 use crate::Buffer;
 use crate::id::{ConnId, MessageId};
-use crate::matching::Unexpected;
+use crate::matching::{Rts, Unexpected};
 use crate::stream::arriving::{RxState, Target};
 use crate::stream::engine::Engine;
 
@@ -13,7 +13,7 @@ impl<B: Buffer> Engine<B> {
     /// A message nobody waits for takes its place among the unexpected ones.
     #[cold]
     #[inline(never)]
-    pub(super) fn start_unexpected(&mut self, conn_id: ConnId, rts_index: Option<u16>) {
+    pub(super) fn start_unexpected(&mut self, conn_id: ConnId, rts: Option<Rts>) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
@@ -25,7 +25,7 @@ impl<B: Buffer> Engine<B> {
             slot: None,
             kept: 0,
             parked: true,
-            rts_index,
+            rts,
             claimed: None,
             holder: None,
             ask_first: false,
@@ -86,7 +86,7 @@ impl<B: Buffer> Engine<B> {
             return self.lower_eager_limit(conn_id);
         }
         conn.rx = RxState::Header;
-        if message.rts_index.is_none() && message.envelope.ack {
+        if message.rts.is_none() && message.envelope.ack {
             self.acknowledge(conn_id);
         }
     }

@@ -4,6 +4,7 @@
 mod atomic;
 mod close;
 mod eager;
+mod get;
 mod owned;
 mod rma;
 mod rx;
@@ -28,12 +29,16 @@ const LIMITS: Limits = Limits {
     tx_buffer: 1024,
     inline: 64,
     eager_max: 4096,
+    get_min: u64::MAX,
     kept_bytes: 100 + 3 * ENTRY,
     kept_messages: 3,
     kept_longest: u64::MAX,
     kept_total: 3000,
     ask_first: 1000,
 };
+
+/// The extensions of transports whose peers do not reach each other's memory.
+const STREAM_ONLY: Extensions = Extensions::all().difference(Extensions::GET);
 
 /// An engine with one endpoint and one connection to a peer at address 7.
 struct Fixture {
@@ -104,7 +109,7 @@ impl Fixture {
     }
 
     fn up(&mut self) {
-        self.up_with(Extensions::all());
+        self.up_with(STREAM_ONLY);
     }
 
     fn up_with(&mut self, extensions: Extensions) {

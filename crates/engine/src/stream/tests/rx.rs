@@ -224,7 +224,7 @@ fn an_index_has_two_bytes_where_that_is_agreed_on() {
     for wide in [true, false] {
         let mut f = Fixture::new();
         if !wide {
-            f.up_with(Extensions::all().difference(Extensions::INDEX));
+            f.up_with(STREAM_ONLY.difference(Extensions::INDEX));
         }
         f.rts(5, 1, 10).unwrap();
         f.rts(5, high, 10).unwrap();
@@ -377,7 +377,7 @@ fn plain_small_headers_are_those_of_messages_alone() {
         let terms = Terms {
             order,
             has_rendezvous: true,
-            extensions: Extensions::all(),
+            extensions: STREAM_ONLY,
         };
         f.engine.conn_up(f.conn, terms);
         let found = |header: &Header| {

@@ -212,7 +212,7 @@ fn peers_of_another_library_are_asked_for_leave_earlier() {
         let queued = f.engine.conn(f.conn).unwrap().unsent() - before;
         queued < len as u64
     };
-    let (ours, theirs) = (Extensions::all(), Extensions::empty());
+    let (ours, theirs) = (STREAM_ONLY, Extensions::empty());
     for (has_rendezvous, extensions, largest) in [
         (true, ours, Some(512 << 10)),
         (true, theirs, Some(256 << 10)),
@@ -243,7 +243,7 @@ fn op(plan: &SendPlan) -> Op {
 #[test]
 fn messages_that_wait_for_their_receiver_hold_up_no_others() {
     let mut f = Fixture::new();
-    f.up_with(Extensions::all().difference(Extensions::INDEX));
+    f.up_with(STREAM_ONLY.difference(Extensions::INDEX));
     f.engine.change_ep(f.ep, |config| config.tx_size = 4);
     // The receiver may wait for what is sent behind any number of them.
     for context in 0..300 {

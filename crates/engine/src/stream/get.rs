@@ -1,0 +1,160 @@
+//! Messages whose payload the receiver gets from the sender's memory, in one copy ([`Extensions::GET`]).
+//!
+//! The sender announces address and length ([`Op::MsgGet`], [`Op::TagGet`]) and leaves the payload where
+//! it is. When a receive matches, the driver of the receiver gets it from there ([`Engine::get`]) and the
+//! sender is told ([`Op::Ats`]); or, where that fails or is slower, the sender is asked to send it
+//! ([`Op::Cts`]), as for a rendezvous. The receiver, which sees what both ways cost, says from which
+//! length on it wants to get messages ([`Op::GetLimit`]).
+//!
+//! [`Op::MsgGet`]: ripstop_wire::xnet::base::Op::MsgGet
+//! [`Op::TagGet`]: ripstop_wire::xnet::base::Op::TagGet
+//! [`Op::Ats`]: ripstop_wire::xnet::base::Op::Ats
+//! [`Op::Cts`]: ripstop_wire::xnet::base::Op::Cts
+//! [`Op::GetLimit`]: ripstop_wire::xnet::base::Op::GetLimit
+
+use ripstop_types::{Errno, Result};
+use ripstop_wire::xnet::base::Header;
+use ripstop_wire::xnet::cm::Extensions;
+
+use crate::id::ConnId;
+use crate::stream::arriving::Target;
+use crate::stream::conn::Conn;
+use crate::stream::engine::Engine;
+use crate::stream::records::Origin;
+use crate::stream::request::Send;
+use crate::{Buffer, Iov};
+
+/// No message of up to this many bytes is to be got: as long as the longest injected messages, which are
+/// with the receiver at once.
+const MIN_GET_BYTES: u64 = 4 << 10;
+
+/// Messages from this many bytes on are got now and then also where the receiver wants only longer ones,
+/// so that it sees what that costs.
+const MIN_PROBE_BYTES: u64 = 16 << 10;
+
+/// Messages between two of those.
+const MESSAGES_BETWEEN_PROBES: u32 = 512;
+
+/// A payload to be got from the peer's memory, see [`Output::Get`](super::Output::Get).
+#[derive(Clone, Copy, Debug)]
+pub struct Get<B> {
+    /// Where it is in the peer's process.
+    pub address: u64,
+    /// How many bytes of it there is room for.
+    pub len: u64,
+    /// Where it goes.
+    pub iov: Iov<B>,
+    /// The offset there.
+    pub at: u64,
+}
+
+impl<B: Buffer> Conn<B> {
+    /// Whether the receiver is to get a message.
+    #[inline]
+    pub(super) fn is_to_get(&mut self, send: &Send<B>) -> bool {
+        let len = send.iov.len();
+        match len >= self.get_min {
+            true => self.get_address(send).is_some() && self.has_index(),
+            false => len >= MIN_PROBE_BYTES && self.is_probe(send),
+        }
+    }
+
+    #[cold]
+    fn is_probe(&mut self, send: &Send<B>) -> bool {
+        if self.get_address(send).is_none() || !self.has_index() {
+            return false;
+        }
+        let left = self.get_countdown.checked_sub(1);
+        self.get_countdown = left.unwrap_or(MESSAGES_BETWEEN_PROBES);
+        left.is_none()
+    }
+
+    /// Where the payload of a message is, if the receiver can get it: it is in one piece.
+    pub(super) fn get_address(&self, send: &Send<B>) -> Option<u64> {
+        match send.iov.segments() {
+            [segment] if self.extensions.contains(Extensions::GET) => {
+                Some(segment.address() as u64)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<B: Buffer> Engine<B> {
+    /// The payload of a rendezvous that is to be got; `None` if it is no more. The driver then calls
+    /// [`Engine::got`] or [`Engine::not_got`].
+    #[must_use]
+    pub fn get(&self, conn_id: ConnId, index: u16) -> Option<Get<B>> {
+        let conn = self.conns.get(conn_id)?;
+        let entry = conn.cts.get(index)?;
+        let Target::Recv(recv, at) = entry.target else {
+            return None;
+        };
+        let iov = self.srxs.find(conn.srx)?.recv(recv)?.iov;
+        Some(Get {
+            address: entry.address?,
+            len: entry.envelope.len.min(iov.len().saturating_sub(at)),
+            iov,
+            at,
+        })
+    }
+
+    /// A payload of [`Engine::get`] is in its place: the receive is done, and the sender is told.
+    pub fn got(&mut self, conn_id: ConnId, index: u16) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let (ep, srx) = (conn.config.ep, conn.srx);
+        let Some(entry) = conn.cts.take(index) else {
+            return;
+        };
+        if let Target::Recv(recv, at) = entry.target {
+            let origin = Origin::conn(conn_id);
+            self.finish_recv(Some(ep), srx, origin, recv, at, &entry.envelope);
+        }
+        self.send_control(conn_id, &Header::ats(index));
+    }
+
+    /// A payload of [`Engine::get`] is not got: the sender is asked to send it.
+    pub fn not_got(&mut self, conn_id: ConnId, index: u16) {
+        if let Some(conn) = self.conns.get(conn_id)
+            && conn.cts.get(index).is_some()
+        {
+            self.send_control(conn_id, &Header::cts(index));
+        }
+    }
+
+    /// Tells the peer from which length on this side gets messages: `1 << exponent` bytes, or none if
+    /// that is 0.
+    pub fn tell_get_limit(&mut self, conn_id: ConnId, exponent: u8) {
+        let conn = self.conns.get(conn_id);
+        if conn.is_some_and(|conn| conn.extensions.contains(Extensions::GET)) {
+            self.send_control(conn_id, &Header::with_get_limit(exponent));
+        }
+    }
+
+    /// The peer says from which length on it gets messages.
+    #[cold]
+    pub(super) fn handle_get_limit(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        if !conn.extensions.contains(Extensions::GET) {
+            return Err(Errno::EPROTO);
+        }
+        conn.get_countdown = MESSAGES_BETWEEN_PROBES;
+        conn.set_get_min(header.get_limit().max(MIN_GET_BYTES));
+        Ok(())
+    }
+
+    /// The peer has got the payload of a message.
+    pub(super) fn handle_ats(&mut self, conn_id: ConnId, index: u16) -> Result<()> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let entry = conn.rts.get(index).filter(|entry| entry.is_get);
+        let info = entry.ok_or(Errno::EPROTO)?.info;
+        conn.rts.take(index);
+        if let Some(ep) = self.eps.get_mut(conn.config.ep) {
+            ep.end_waiting(1);
+        }
+        self.finish(conn_id, &info);
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! Messages whose payload the receiver gets from the sender's memory.
+
+use super::*;
+
+/// A connection to a peer that gets messages of 20 KB and more.
+fn getting() -> Fixture {
+    let limits = Limits {
+        get_min: 20_000,
+        eager_max: 1 << 20,
+        ..LIMITS
+    };
+    let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(16, true)));
+    f.up_with(Extensions::all());
+    f
+}
+
+fn sent(plan: SendPlan) -> Header {
+    match plan {
+        SendPlan::Append {
+            header, header_len, ..
+        } => Header::parse(ByteOrder::Little, &header[..usize::from(header_len)]).unwrap(),
+        SendPlan::Defer { .. } => panic!("the connection is up"),
+    }
+}
+
+/// The header of a tagged message whose payload is in the peer's memory.
+fn tag_get(tag: u64, index: u16, len: u64) -> Header {
+    Header {
+        tag,
+        address: 0x9000,
+        ..Header::new(Op::TagGet, len).with_index(index)
+    }
+}
+
+/// What is to be got next.
+fn next_get(f: &mut Fixture) -> Option<(u16, Get<Mem>)> {
+    while let Some(output) = f.engine.pop_output() {
+        if let Output::Get(conn, index) = output
+            && let Some(get) = f.engine.get(conn, index)
+        {
+            return Some((index, get));
+        }
+    }
+    None
+}
+
+/// The operations of the control messages that wait to be written, with their indices.
+fn told(f: &mut Fixture) -> Vec<(Op, u16)> {
+    let mut chunks = [Chunk::TxBuffer(0); 32];
+    let count = f.engine.transmit(f.conn, &mut chunks);
+    let told = chunks[..count]
+        .iter()
+        .filter_map(|chunk| match chunk {
+            Chunk::Control(bytes, 0) => Header::parse(ByteOrder::Little, bytes).ok(),
+            _ => None,
+        })
+        .map(|header| (header.op, header.index(true)))
+        .collect();
+    f.flush();
+    told
+}
+
+#[test]
+fn a_long_message_is_done_when_the_peer_has_got_it() {
+    let mut f = getting();
+    for (context, tag, op) in [(1, Some(5), Op::TagGet), (2, None, Op::MsgGet)] {
+        let header = sent(f.send(context, tag, 30_000).unwrap());
+        assert_eq!((header.op, header.address), (op, 0x1000));
+        assert_eq!(header.payload_len, 30_000);
+        f.flush();
+        assert_eq!(f.done(), []);
+        let index = header.index(true);
+        f.header(&Header::ats(index)).unwrap();
+        assert_eq!(f.done(), [context]);
+        assert_eq!(f.header(&Header::ats(index)), Err(Errno::EPROTO));
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_get_it_is_sent_the_payload() {
+    let mut f = getting();
+    let index = sent(f.send(1, Some(5), 30_000).unwrap()).index(true);
+    f.flush();
+    f.header(&Header::cts(index)).unwrap();
+    assert_eq!(f.output(), [('c', 16), ('u', 30_000)]);
+    f.flush();
+    assert_eq!(f.done(), [1]);
+    assert_eq!(f.header(&Header::ats(index)), Err(Errno::EPROTO));
+}
+
+#[test]
+fn short_injected_and_scattered_messages_go_by_the_stream() {
+    let mut f = getting();
+    assert_eq!(sent(f.send(1, Some(5), 15_000).unwrap()).op, Op::Tag);
+    let scattered = Send {
+        tag: None,
+        data: None,
+        iov: Iov::new(&[Mem(0x1000, 20_000), Mem(0x9000, 20_000)]).unwrap(),
+        context: 2,
+        completion: true,
+        inject: false,
+        ack: false,
+        work: false,
+    };
+    let plan = f.engine.send(f.conn, &scattered).unwrap();
+    assert_eq!(sent(plan).op, Op::Msg);
+    let mut header = [0; SEND_HEADER];
+    for (len, at_once) in [(19_999, true), (20_000, false)] {
+        f.flush();
+        let written = f
+            .engine
+            .try_send_now(Some(f.conn), None, None, len, &mut header);
+        assert_eq!(written.is_some(), at_once);
+    }
+}
+
+#[test]
+fn a_peer_says_what_it_gets_and_is_tried_now_and_then() {
+    let mut f = getting();
+    let by_get = |f: &mut Fixture, len| {
+        let header = sent(f.send(0, None, len).unwrap());
+        f.flush();
+        f.done();
+        if header.op == Op::MsgGet {
+            f.header(&Header::ats(header.index(true))).unwrap();
+            f.done();
+        }
+        header.op == Op::MsgGet
+    };
+    f.header(&Header::with_get_limit(14)).unwrap();
+    assert!(by_get(&mut f, 16_384));
+    f.header(&Header::with_get_limit(0)).unwrap();
+    let tried = (0..2000).filter(|_| by_get(&mut f, 40_000)).count();
+    assert_eq!(tried, 3);
+    // Never what would else be injected.
+    f.header(&Header::with_get_limit(1)).unwrap();
+    assert!(!by_get(&mut f, 4095));
+    assert!(by_get(&mut f, 4096));
+}
+
+#[test]
+fn what_is_got_ends_the_receive_and_is_acknowledged() {
+    let mut f = getting();
+    f.recv(1, Some(5), 50_000);
+    f.header(&tag_get(5, 9, 30_000)).unwrap();
+    assert_eq!(f.done(), []);
+    let (index, get) = next_get(&mut f).unwrap();
+    assert_eq!(
+        (index, get.address, get.len, get.at),
+        (9, 0x9000, 30_000, 0)
+    );
+    f.engine.got(f.conn, index);
+    assert_eq!(f.done(), [1]);
+    assert_eq!(told(&mut f), [(Op::Ats, 9)]);
+    assert!(f.engine.get(f.conn, index).is_none());
+}
+
+#[test]
+fn what_cannot_be_got_is_asked_for() {
+    let mut f = getting();
+    f.recv(1, Some(5), 50_000);
+    f.header(&tag_get(5, 9, 30_000)).unwrap();
+    let (index, _) = next_get(&mut f).unwrap();
+    f.engine.not_got(f.conn, index);
+    assert_eq!(told(&mut f), [(Op::Cts, 9)]);
+    f.header(&Header::new(Op::Data, 30_000).with_index(9))
+        .unwrap();
+    f.engine.rx_placed(f.conn, 30_000);
+    assert_eq!(f.done(), [1]);
+    assert_eq!(told(&mut f), []);
+}
+
+#[test]
+fn an_unexpected_message_is_got_when_its_receive_comes_and_keeps_no_payload() {
+    let mut f = getting();
+    f.header(&tag_get(5, 9, 30_000)).unwrap();
+    assert!(next_get(&mut f).is_none());
+    assert_eq!(f.engine.kept(), ENTRY);
+    f.recv(1, Some(5), 10_000);
+    let (index, get) = next_get(&mut f).unwrap();
+    assert_eq!(get.len, 10_000, "as much as there is room for");
+    f.engine.got(f.conn, index);
+    assert_eq!(f.failed(), [(1, Errno::ETRUNC)]);
+    assert_eq!(told(&mut f), [(Op::Ats, 9)]);
+}
+
+#[test]
+fn a_connection_that_ends_fails_what_was_to_be_got() {
+    let mut f = getting();
+    f.recv(1, Some(5), 50_000);
+    f.header(&tag_get(5, 9, 30_000)).unwrap();
+    f.send(2, Some(6), 30_000).unwrap();
+    f.engine.close_conn(f.conn, Errno::ECONNRESET);
+    assert_eq!(next_get(&mut f).map(|(index, _)| index), None);
+    let mut failed = f.failed();
+    failed.sort_unstable_by_key(|(context, _)| *context);
+    assert_eq!(failed, [(1, Errno::ECONNRESET), (2, Errno::ECONNRESET)]);
+}
+
+#[test]
+fn peers_that_did_not_agree_on_it_break_the_protocol() {
+    let mut f = Fixture::new();
+    for header in [
+        tag_get(5, 9, 30_000),
+        Header::ats(9),
+        Header::with_get_limit(14),
+    ] {
+        assert_eq!(f.header(&header), Err(Errno::EPROTO));
+    }
+    let mut f = getting();
+    f.recv(1, Some(5), 50_000);
+    f.recv(2, Some(5), 50_000);
+    f.header(&tag_get(5, 9, 30_000)).unwrap();
+    f.header(&tag_get(5, 9, 30_000)).unwrap();
+    assert!(f.engine.pop_broken().is_some(), "an index that is used");
+}
