@@ -6,9 +6,11 @@
 //! through the kernel. If the token is the expected one, attach is permitted and the process id
 //! belongs to the process that owns the status page.
 //!
-//! A peer that polls its rings is reached faster through them, so attach is for idle peers only. The
-//! peer is watched for a moment; if its poll count does not change, it counts as idle for as long as
-//! the count stays the same.
+//! A peer that polls its rings may be reached faster through them ([`CopyChoice`] knows). Then attach is
+//! for idle peers only. The peer is watched for a moment; if its poll count does not change, it counts as
+//! idle for as long as the count stays the same.
+//!
+//! [`Attach::get`] reads the payload of a message from the memory of its sender, who waits for that.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use ripstop_mem::ring::{AddressProbe, Grant, PeerPollStatus};
 use ripstop_os::{AttachError, IoVec, IoVecMut, Process, Remote, Socket, clock};
 use ripstop_types::RmaIov;
 
+use crate::copy_choice::{CopyChoice, CopyMode, Way};
 use crate::name::Name;
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
@@ -75,6 +78,8 @@ pub(crate) struct Attach {
     alive_checked_at: Duration,
     /// Shared by the domain's connections: a refusal is logged once for each domain.
     refusal_logged: Arc<AtomicBool>,
+    /// What attach and ring cost.
+    pub(crate) choice: CopyChoice,
 }
 
 /// A key that was requested from the peer.
@@ -114,6 +119,7 @@ impl Attach {
     /// `None` if the peer's status page has no address probe.
     pub(crate) fn new(
         poll_status: PeerPollStatus,
+        mode: CopyMode,
         refusal_logged: Arc<AtomicBool>,
     ) -> Option<Self> {
         Some(Self {
@@ -127,6 +133,7 @@ impl Attach {
             idle_poll_count: None,
             alive_checked_at: Duration::ZERO,
             refusal_logged,
+            choice: CopyChoice::new(mode),
         })
     }
 
@@ -197,6 +204,58 @@ impl Attach {
         self.is_attachable(peer).then_some(Record::Request(key))
     }
 
+    /// Reads the payload of a message from an address in the peer's process into buffers, which are as
+    /// long together. `false` says that the ring is to be used.
+    ///
+    /// The probe is read behind the payload by the same call. So the process was the peer's while the
+    /// payload was read: it had not called `exec`, and its process id was not another's.
+    pub(crate) fn get(&mut self, peer: Target<'_>, address: u64, into: &[UserBuf]) -> bool {
+        let len: usize = into.iter().map(|buf| buf.len()).sum();
+        if self.choice.next_way(len as u64) == Way::Ring || !self.is_attachable(peer) {
+            return false;
+        }
+        let (Ok(base), Ok(probe)) = (usize::try_from(address), usize::try_from(self.probe.addr))
+        else {
+            return false;
+        };
+        let mut token = [0; 8];
+        let from = [
+            Remote { base, len },
+            Remote {
+                base: probe,
+                len: token.len(),
+            },
+        ];
+        let mut here = [IoVecMut::EMPTY; MAX_SEGMENTS + 1];
+        for (place, buf) in here.iter_mut().zip(into) {
+            *place = IoVecMut::from_user(*buf);
+        }
+        here[into.len().min(MAX_SEGMENTS)] = IoVecMut::from_slice(&mut token);
+        let began = self.choice.is_attach_timed().then(clock::now);
+        let read = peer.process.read(&from, &mut here);
+        match read {
+            Ok(count) if count == len + token.len() => {
+                if let Some(began) = began {
+                    self.choice.note_attach(len as u64, clock::now() - began);
+                }
+                u64::from_ne_bytes(token) == self.probe.token
+            }
+            Err(error @ AttachError::NotAllowed) => {
+                self.refuse(peer, &error.to_string());
+                false
+            }
+            // It has gone, or has no memory there: the ring tells.
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// Attach does not work with this peer.
+    #[cold]
+    fn refuse(&mut self, peer: Target<'_>, why: &str) {
+        self.trial = self.log_refusal(peer, why);
+        self.choice.give_up_attach();
+    }
+
     /// Whether this process may access the peer's memory. The first call tries it.
     #[cold]
     fn is_attachable(&mut self, peer: Target<'_>) -> bool {
@@ -212,11 +271,11 @@ impl Attach {
                 peer.process.read(&from, into)
             });
             let known = u64::from_ne_bytes(found) == self.probe.token;
-            self.trial = match read {
-                Ok(8) if known => Trial::Passed,
-                Ok(_) => self.log_refusal(peer, "it has other memory than it says"),
-                Err(error) => self.log_refusal(peer, &error.to_string()),
-            };
+            match read {
+                Ok(8) if known => self.trial = Trial::Passed,
+                Ok(_) => self.refuse(peer, "it has other memory than it says"),
+                Err(error) => self.refuse(peer, &error.to_string()),
+            }
         }
         self.trial == Trial::Passed
     }
@@ -244,7 +303,7 @@ impl Attach {
     /// Whether the peer does not poll its rings; watches it for a moment where that is not known.
     /// `crowd` says that threads share a processor. `None` if its process has exited.
     pub(crate) fn is_idle(&mut self, peer: Target<'_>, crowd: bool) -> Option<bool> {
-        let (now, poll_count) = (clock::now(), self.poll_status.poll_count());
+        let poll_count = self.poll_status.poll_count();
         if self.idle_poll_count != Some(poll_count) {
             if !self.stays_idle(poll_count, crowd) {
                 self.polling_until = clock::now() + self.assume_polling;
@@ -254,13 +313,20 @@ impl Attach {
             self.idle_poll_count = Some(poll_count);
             self.assume_polling = MIN_ASSUME_POLLING;
         }
+        self.is_alive(peer).then_some(true)
+    }
+
+    /// Whether the peer's process has not exited or called `exec`, as of [`LIVENESS_CACHE_TIME`] ago at
+    /// most.
+    pub(crate) fn is_alive(&mut self, peer: Target<'_>) -> bool {
+        let now = clock::now();
         if now >= self.alive_checked_at + LIVENESS_CACHE_TIME {
             if peer.process.is_at(peer.socket.as_fd()) != Ok(true) {
-                return None;
+                return false;
             }
-            self.alive_checked_at = clock::now();
+            self.alive_checked_at = now;
         }
-        Some(true)
+        true
     }
 
     /// Whether the peer's poll count keeps this value while it is watched.
@@ -299,6 +365,7 @@ impl Attach {
             base: found.addr,
             len: found.len,
         }];
+        let began = self.choice.is_attach_timed().then(clock::now);
         let count = match write {
             true => {
                 let mut here = [IoVec::EMPTY; MAX_SEGMENTS];
@@ -316,9 +383,15 @@ impl Attach {
             }
         };
         match count {
-            Ok(count) if count == found.len => return true,
+            Ok(count) if count == found.len => {
+                if let Some(began) = began {
+                    self.choice
+                        .note_attach(found.len as u64, clock::now() - began);
+                }
+                return true;
+            }
             Err(error @ AttachError::NotAllowed) => {
-                self.trial = self.log_refusal(peer, &error.to_string());
+                self.refuse(peer, &error.to_string());
                 self.regions.clear();
             }
             Err(AttachError::Gone) => {}

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod copy_choice;
 mod greeting;
 mod link;
 mod listener;

@@ -12,11 +12,12 @@ use parking_lot::Mutex;
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_mem::ring::{Layout, PeerPollStatus, PeerStatus, Reader, RingError, Source, Writer};
-use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
+use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket, clock};
 use ripstop_stream::Link;
 use ripstop_types::{Errno, Result};
 
 use crate::attach::{Attach, Target};
+use crate::copy_choice::CopyMode;
 use crate::name::Name;
 use crate::params::NAME;
 use crate::records::{RECORD_BYTES, Record, RecordReader};
@@ -49,6 +50,11 @@ const BYTES_PER_APPLIED_POLL: u64 = 1024;
 /// Direct accesses that do not wait, at most, after waits that timed out.
 const MAX_SKIPPED_WAITS: u32 = 255;
 
+/// The shortest copy to or from the ring in bytes whose time counts, and how many copies are not timed
+/// after one that was.
+const MIN_TIMED_BYTES: usize = 8 << 10;
+const UNTIMED_COPIES: u32 = 15;
+
 /// Bytes that a ring has taken or delivered.
 type RingResult = core::result::Result<usize, RingError>;
 
@@ -78,6 +84,10 @@ struct Rings {
     applied_backoff: AppliedBackoff,
     /// Access to the peer's memory by address; `None` where it is switched off or cannot work.
     attach: Option<Mutex<Attach>>,
+    /// Copies to or from the ring that are not timed.
+    copies_until_timed: AtomicU32,
+    /// Where there is no `attach`: the peer was told that this side gets no payloads.
+    no_gets_told: AtomicBool,
     /// Keys of this side's regions that the peer has requested.
     requested_keys: Mutex<Vec<u64>>,
 }
@@ -131,8 +141,9 @@ pub(crate) struct Handshake {
     pub(crate) halves: Option<(Writer, Reader)>,
     pub(crate) peer_status: Option<PeerStatus>,
     pub(crate) poll_status: Option<PeerPollStatus>,
-    /// Whether cross-memory attach is enabled here, and the domain's flag that a refusal was logged.
-    pub(crate) may_attach: bool,
+    /// What cross-memory attach is used for, unless it is off here.
+    pub(crate) attach: Option<CopyMode>,
+    /// The domain's flag that a refusal of attach was logged.
     pub(crate) attach_refusal_logged: Arc<AtomicBool>,
 }
 
@@ -253,6 +264,25 @@ impl ShmLink {
 }
 
 impl Rings {
+    /// Copies to or from the ring, and takes the time now and then, to know what the ring costs.
+    #[inline]
+    fn timed(&self, copy: impl FnOnce() -> RingResult) -> RingResult {
+        let copies = self.copies_until_timed.load(Ordering::Relaxed);
+        if copies > 0 {
+            self.copies_until_timed.store(copies - 1, Ordering::Relaxed);
+            return copy();
+        }
+        self.copies_until_timed
+            .store(UNTIMED_COPIES, Ordering::Relaxed);
+        let began = clock::now();
+        let count = copy();
+        if let Ok(len @ MIN_TIMED_BYTES..) = count {
+            let elapsed = clock::now() - began;
+            self.with_attach(|attach| attach.choice.note_copy(len as u64, elapsed));
+        }
+        count
+    }
+
     /// Whether the peer's process has exited.
     fn peer_has_exited(&self) -> bool {
         let process = self.process.as_ref();
@@ -357,7 +387,10 @@ impl Link for ShmLink {
     #[inline]
     fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize> {
         match self.rings.get() {
-            Some(rings) => self.after_write(rings, rings.writer.write_vectored(vecs)),
+            Some(rings) => {
+                let count = rings.timed(|| rings.writer.write_vectored(vecs));
+                self.after_write(rings, count)
+            }
             None => self.socket.sendv(vecs),
         }
     }
@@ -401,7 +434,10 @@ impl Link for ShmLink {
     #[inline]
     fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
         match self.rings.get() {
-            Some(rings) => self.after_read(rings, rings.reader.read_vectored(vecs)),
+            Some(rings) => {
+                let count = rings.timed(|| rings.reader.read_vectored(vecs));
+                self.after_read(rings, count)
+            }
             None => self.socket.recvv(vecs),
         }
     }
@@ -425,13 +461,17 @@ impl Link for ShmLink {
             (handshake.halves, handshake.peer_status, handshake.peer)
         {
             let process = self.socket.peer_process().ok();
-            let attach = handshake
-                .poll_status
-                .filter(|_| handshake.may_attach && is_other(&process));
-            let attach = attach
-                .and_then(|poll_status| Attach::new(poll_status, handshake.attach_refusal_logged));
+            let logged = handshake.attach_refusal_logged;
+            let attach = match (handshake.poll_status, handshake.attach) {
+                (Some(poll_status), Some(mode)) if is_other(&process) => {
+                    Attach::new(poll_status, mode, logged)
+                }
+                _ => None,
+            };
             self.rings.get_or_init(|| Rings {
                 attach: attach.map(Mutex::new),
+                copies_until_timed: AtomicU32::new(0),
+                no_gets_told: AtomicBool::new(false),
                 requested_keys: Mutex::default(),
                 writer,
                 reader,

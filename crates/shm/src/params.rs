@@ -1,7 +1,10 @@
 //! Parameters (`FI_SHM_*`), read once.
 
-use ripstop_core::params;
+use ripstop_core::log::Subsys;
+use ripstop_core::{fi_warn, params};
 use ripstop_stream::{Defaults, Tunables};
+
+use crate::copy_choice::CopyMode;
 
 /// Provider name, and the prefix of its parameters.
 pub(crate) const NAME: &str = "shm";
@@ -24,6 +27,8 @@ pub struct Params {
     pub(crate) map_memfd: bool,
     /// Cross-memory attach is off, in both directions.
     pub(crate) disable_cma: bool,
+    /// The way of long payloads.
+    pub(crate) copy: CopyMode,
 }
 
 impl AsRef<Tunables> for Params {
@@ -35,7 +40,15 @@ impl AsRef<Tunables> for Params {
 impl Params {
     /// Declares the parameters and reads their values.
     pub(crate) fn read() -> Self {
+        let copy: Option<String> = params().declare_optional(
+            Some(NAME),
+            "copy",
+            "how payloads of 16 KiB and more reach a peer: ring (both sides copy, through shared \
+             memory), attach (one side copies, by cross-memory attach), auto (whichever is measured \
+             to be faster) (default: auto)",
+        );
         Self {
+            copy: copy.as_deref().map_or(CopyMode::Auto, copy_mode),
             common: Tunables::read(NAME, DEFAULTS),
             map_memfd: params().declare(
                 Some(NAME),
@@ -51,6 +64,23 @@ impl Params {
                 "no cross-memory attach: large reads and writes wait for a peer that computes, and \
                  peers cannot ask for memory of this process by its address (default: no)",
             ),
+        }
+    }
+}
+
+/// The value of `FI_SHM_COPY`.
+fn copy_mode(value: &str) -> CopyMode {
+    match value {
+        "ring" => CopyMode::Ring,
+        "attach" => CopyMode::Attach,
+        "auto" => CopyMode::Auto,
+        other => {
+            fi_warn!(
+                NAME,
+                Subsys::Core,
+                "FI_SHM_COPY={other} is not ring, attach or auto: taken as auto"
+            );
+            CopyMode::Auto
         }
     }
 }

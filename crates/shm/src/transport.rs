@@ -13,6 +13,7 @@ use ripstop_stream::{HandshakeError, Origin, Os, Transport};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::rdm::Greeting;
 
+use crate::copy_choice::{CopyMode, FIRST_LIMIT};
 use crate::greeting::Hello;
 use crate::link::ShmLink;
 use crate::listener::{ShmListener, check_user};
@@ -115,8 +116,14 @@ impl Transport for Shm {
         !params.disable_cma
     }
 
+    fn get_min(params: &Params) -> Option<u64> {
+        (!params.disable_cma && params.copy != CopyMode::Ring).then_some(1 << FIRST_LIMIT)
+    }
+
     fn prepare(params: &Params, link: &ShmLink, _: Option<u8>) -> Result<()> {
-        link.with_handshake(|handshake| handshake.may_attach = !params.disable_cma);
+        link.with_handshake(|handshake| {
+            handshake.attach = (!params.disable_cma).then_some(params.copy);
+        });
         Ok(())
     }
 

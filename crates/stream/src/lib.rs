@@ -51,7 +51,7 @@ pub use api::stx::SharedTx;
 pub use ripstop_engine::id::ConnId;
 pub use system::{Os, Poller, System, Timer};
 pub use table::Table;
-pub use transport::direct_access::{Attached, DirectAccess};
+pub use transport::direct_access::{Attached, DirectAccess, Got};
 pub use transport::in_place::InPlace;
 pub use transport::link::Link;
 pub use transport::listener::Listener;

@@ -43,6 +43,10 @@ fn random_header(random: &mut Numbers) -> (Header, usize) {
             Op::CompareAtomic,
             Op::Coll,
             Op::EagerLimit,
+            Op::MsgGet,
+            Op::TagGet,
+            Op::Ats,
+            Op::GetLimit,
         ],
     );
     let len = if op.may_have_payload() {

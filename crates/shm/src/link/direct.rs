@@ -1,14 +1,17 @@
 //! Direct access: regions that are mapped, or reached by cross-memory attach.
 
+use std::ops::Not as _;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, Window};
-use ripstop_stream::{Attached, DirectAccess, Lent, Offer};
+use ripstop_stream::{Attached, DirectAccess, Got, Lent, Offer};
 use ripstop_types::RmaIov;
 
 use super::ShmLink;
+use crate::copy_choice::Way;
 use crate::records::{Record, RegionInfo, Rights};
 use crate::windows::Windows;
 
@@ -117,13 +120,19 @@ impl DirectAccess<ShmLink> for RingDirect {
             }
             return Attached::UseStream;
         };
-        if attach.is_assumed_polling() {
-            return Attached::PeerPolling;
+        let applied = rings.writer.all_applied();
+        match attach.choice.preferred(place.len) {
+            _ if rings.ended.load(Ordering::Relaxed) => return Attached::UseStream,
+            Way::Attach if !applied => return Attached::Unapplied,
+            Way::Ring if attach.is_assumed_polling() => return Attached::PeerPolling,
+            Way::Ring if !applied => return Attached::UseStream,
+            _ => {}
         }
-        if rings.ended.load(Ordering::Relaxed) || !rings.writer.all_applied() {
-            return Attached::UseStream;
-        }
-        match attach.is_idle(peer, crowd) {
+        let idle = match attach.choice.next_way(place.len) {
+            Way::Attach => attach.is_alive(peer).then_some(true),
+            Way::Ring => attach.is_idle(peer, crowd),
+        };
+        match idle {
             Some(true) => {}
             Some(false) => return Attached::PeerPolling,
             None => return Attached::UseStream,
@@ -138,6 +147,55 @@ impl DirectAccess<ShmLink> for RingDirect {
         match done {
             true => Attached::Done,
             false => Attached::UseStream,
+        }
+    }
+
+    fn prefers_attach(link: &ShmLink, place: &RmaIov, write: bool) -> bool {
+        let attach = link.rings.get().and_then(|rings| rings.attach.as_ref());
+        attach.is_some_and(|attach| {
+            let attach = attach.lock();
+            attach.choice.preferred(place.len) == Way::Attach && attach.find(place, write).is_some()
+        })
+    }
+
+    fn get(link: &ShmLink, address: u64, into: &[UserBuf]) -> Got {
+        let Some(rings) = link.rings.get() else {
+            return Got::UseStream;
+        };
+        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
+            return Got::UseStream;
+        };
+        let peer = link.attach_target(rings, process);
+        let got = attach.lock().get(peer, address, into);
+        // Else the peer may have given the memory another use before it was read.
+        match got {
+            _ if rings.reader.has_writer_ended() => Got::Ended,
+            true => Got::Done,
+            false => Got::UseStream,
+        }
+    }
+
+    fn note_streamed(link: &ShmLink, len: u64, elapsed: Duration) {
+        if let Some(rings) = link.rings.get() {
+            rings.with_attach(|attach| attach.choice.note_streamed(len, elapsed));
+        }
+    }
+
+    fn take_get_limit(link: &ShmLink) -> Option<u8> {
+        let rings = link.rings.get()?;
+        match &rings.attach {
+            Some(attach) => attach.lock().choice.take_limit(),
+            None => rings
+                .no_gets_told
+                .swap(true, Ordering::Relaxed)
+                .not()
+                .then_some(0),
+        }
+    }
+
+    fn end_gets(link: &ShmLink) {
+        if let Some(rings) = link.rings.get() {
+            rings.writer.end();
         }
     }
 }

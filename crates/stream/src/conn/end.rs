@@ -12,9 +12,10 @@ use crate::conn::deadlines::MAX_UNREAD_TIME;
 use crate::state::State;
 use crate::state::connection::Ending;
 use crate::system::{Poller as _, System as _};
-use crate::transport::Transport;
+use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
 use crate::transport::readiness::{Readiness as _, polls_links};
+use crate::transport::{DirectOf, Transport};
 
 /// How long a closing endpoint tries to hand over messages that were injected.
 const MAX_LINGER: Duration = Duration::from_millis(500);
@@ -206,6 +207,12 @@ impl<T: Transport> State<T> {
     /// As [`State::close_connection`], for one that is noted nowhere.
     pub(crate) fn drop_connection(&mut self, id: ConnId, error: Errno) {
         self.remove_active(id);
+        let link = self.connections.get(id).and_then(|c| c.link.as_ref());
+        if let Some(link) = link {
+            DirectOf::<T>::end_gets(link);
+        }
+        self.timed_payload.take_if(|timed| timed.id == id);
+        self.timed_writes.take_if(|timed| timed.id == id);
         self.engine.close_conn(id, error);
         if polls_links::<T>() && self.is_up(id) {
             self.readiness.remove(id);
@@ -213,7 +220,8 @@ impl<T: Transport> State<T> {
         self.connections.remove(id);
     }
 
-    /// Writes what waits, so that injected messages are not lost with the endpoint.
+    /// Writes what waits, so that injected messages are not lost with the endpoint, nor what tells a
+    /// peer that its message was received.
     pub(crate) fn drain(&mut self, ep: EpId) {
         let end = T::System::now() + MAX_LINGER;
         self.flush_dirty();
@@ -224,7 +232,7 @@ impl<T: Transport> State<T> {
                 let waits = self
                     .engine
                     .conn(id)
-                    .is_some_and(|conn| conn.is_up() && conn.buffered() > 0);
+                    .is_some_and(|conn| conn.is_up() && conn.has_injected_output());
                 if !waits || T::System::now() >= end {
                     break;
                 }

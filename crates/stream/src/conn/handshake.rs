@@ -48,7 +48,7 @@ impl<T: Transport> State<T> {
         }
         let asked = self
             .hello(ep, &link)
-            .and_then(|hello| write_message(&*link, Kind::Request, Extensions::all(), &hello));
+            .and_then(|hello| write_message(&*link, Kind::Request, self.extensions(), &hello));
         if let Err(error) = asked {
             return self.connect_failed(id, error, &[]);
         }
@@ -60,6 +60,14 @@ impl<T: Transport> State<T> {
         connection.deaf_since = None;
         connection.await_answer(T::System::now(), answer);
         self.watch(id, |interest| *interest = Interest::READ);
+    }
+
+    /// The extensions of the protocol that this side offers.
+    pub(crate) fn extensions(&self) -> Extensions {
+        match T::get_min(&self.params) {
+            Some(_) => Extensions::all(),
+            None => Extensions::all().difference(Extensions::GET),
+        }
     }
 
     /// What an endpoint says to the peer it connects to.
@@ -145,7 +153,8 @@ impl<T: Transport> State<T> {
         if let Some(connection) = self.connection(id) {
             connection.deadline = None;
         }
-        self.engine.conn_up(id, terms(&header, has_rendezvous));
+        let terms = terms(&header, self.extensions(), has_rendezvous);
+        self.engine.conn_up(id, terms);
         log_info!(T::EpCtrl, "{peer}: connected");
         if !is_rdm {
             self.msg_connected(id, &data);

@@ -1,5 +1,6 @@
 //! Cross-memory attach: direct access to memory of a peer that cannot be mapped, by its address
-//! (`process_vm_readv(2)`). It serves large operations while the owner computes or has no processor.
+//! (`process_vm_readv(2)`). It serves large operations where it is faster than the stream, or the owner
+//! computes or has no processor.
 //!
 //! Order and the end of a region are kept as in [`direct`](crate::region::direct). A region is offered only
 //! to a peer that asks for it: programs register far more memory than a status page has slots.
@@ -23,6 +24,13 @@ const MIN_ATTACH_BYTES: u64 = 16 << 10;
 /// Operations that go by the stream after the peer was seen to make progress, before that is checked
 /// again.
 const STREAM_OPS: u32 = 7;
+
+/// How often progress is made until all that was sent before is applied, by an operation for which attach
+/// is faster: once for each of these bytes of it and of what is not sent yet, and [`MIN_SETTLE_POLLS`]
+/// times more. After an owner that did not poll meanwhile, [`UNSETTLED_OPS`] operations do not wait.
+const BYTES_PER_SETTLE_POLL: u64 = 64;
+const MIN_SETTLE_POLLS: u64 = 1024;
+const UNSETTLED_OPS: u32 = 63;
 
 // The owner.
 impl<T: Transport> State<T> {
@@ -100,21 +108,37 @@ impl<T: Transport> State<T> {
         }
         let place = sole_place(rma)?;
         let id = self.eps.get(ep)?.route(peer)?;
-        let connection = self.connections.get(id)?;
-        if !connection.is_up() || !self.engine.is_settled(Some(id)) {
-            return None;
-        }
-        let link = connection.link.as_ref()?;
         let (write, segments) = (rma.kind == RmaKind::Write, rma.iov.segments());
         let crowd = self.yield_policy.is_crowded();
-        match DirectOf::<T>::attach(link, &place, write, segments, crowd) {
-            Attached::Done => {
-                self.report_direct_rma(id, rma, place.len);
-                return Some(());
+        let unsent = self.engine.conn(id).map_or(0, |conn| conn.unsent());
+        for _ in 0..MIN_SETTLE_POLLS + (unsent + place.len) / BYTES_PER_SETTLE_POLL {
+            let connection = self.connections.get(id)?;
+            let link = connection.link.as_ref().filter(|_| connection.is_up())?;
+            let outcome = match self.engine.is_settled(Some(id)) {
+                true => DirectOf::<T>::attach(link, &place, write, segments, crowd),
+                false if DirectOf::<T>::prefers_attach(link, &place, write) => Attached::Unapplied,
+                false => Attached::UseStream,
+            };
+            match outcome {
+                Attached::Done => {
+                    self.report_direct_rma(id, rma, place.len);
+                    return Some(());
+                }
+                Attached::UseStream => return None,
+                Attached::PeerPolling => {
+                    self.ops_before_attach = STREAM_OPS;
+                    return None;
+                }
+                Attached::Unapplied if self.ops_before_settling > 0 => {
+                    self.ops_before_settling -= 1;
+                    return None;
+                }
+                Attached::Unapplied if self.works.busy => return None,
+                Attached::Unapplied => self.progress(),
             }
-            Attached::UseStream => {}
-            Attached::PeerPolling => self.ops_before_attach = STREAM_OPS,
+            std::hint::spin_loop();
         }
+        self.ops_before_settling = UNSETTLED_OPS;
         None
     }
 }

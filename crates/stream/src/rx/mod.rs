@@ -26,9 +26,11 @@
 //!        all else: header by header through the engine, payload to where the engine says
 //! ```
 //!
+//! [`get`] is for payloads that are not in the stream but in the memory of their sender.
 //! [`post`] is the other side of it: receives that callers post, and what had come before them.
 
 pub(crate) mod fast;
+pub(crate) mod get;
 pub(crate) mod post;
 pub(crate) mod read;
 pub(crate) mod whole;

@@ -207,9 +207,9 @@ enum Read {
     Bad,
 }
 
-/// What two peers agree on, after the header that one of them sent.
-pub(crate) fn terms(header: &Header, has_rendezvous: bool) -> Terms {
-    let both = header.extensions.intersection(Extensions::all());
+/// What two peers agree on: this side offers `own`, the other what is in the header it sent.
+pub(crate) fn terms(header: &Header, own: Extensions, has_rendezvous: bool) -> Terms {
+    let both = header.extensions.intersection(own);
     Terms {
         order: header.data_order(),
         has_rendezvous,

@@ -4,6 +4,7 @@ pub(crate) mod accepting;
 pub(crate) mod active;
 pub(crate) mod by_id;
 pub(crate) mod connection;
+pub(crate) mod copy_timing;
 pub(crate) mod ep;
 pub(crate) mod fast_path;
 pub(crate) mod held;
@@ -31,6 +32,7 @@ use crate::state::accepting::AcceptQueue;
 use crate::state::active::ActiveConnections;
 use crate::state::by_id::ById;
 use crate::state::connection::{Connection, Ending};
+use crate::state::copy_timing::{TimedPayload, TimedWrites};
 use crate::state::held::Works;
 use crate::state::slots::Slots;
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
@@ -137,12 +139,17 @@ pub(crate) struct State<T: Transport> {
     pub(crate) withdrawn: Vec<(MrId, Grant)>,
     /// How long a peer that is connected may take to begin its part of a handshake.
     pub(crate) answer_timeout: Duration,
+    /// What is being timed, to compare the ways of long payloads.
+    pub(crate) timed_payload: Option<TimedPayload>,
+    pub(crate) timed_writes: Option<TimedWrites>,
     /// The connection whose peer was told last what is applied.
     pub(crate) last_told: usize,
     /// Bytes of direct accesses that are left until progress is made.
     pub(crate) direct_budget: u32,
     /// Operations that still go by the stream before attach is tried again, since the peer polls.
     pub(crate) ops_before_attach: u32,
+    /// Operations that go by the stream at once where what was sent before is not applied yet.
+    pub(crate) ops_before_settling: u32,
 }
 
 impl<T: Transport> State<T> {
@@ -158,6 +165,7 @@ impl<T: Transport> State<T> {
                 tx_buffer: TX_BUFFER,
                 inline: tunables.inline,
                 eager_max: tunables.eager_max,
+                get_min: T::get_min(&params).unwrap_or(u64::MAX),
                 kept_bytes: tunables.kept_bytes,
                 kept_messages: tunables.kept_messages,
                 kept_longest: tunables.kept_longest,
@@ -201,9 +209,12 @@ impl<T: Transport> State<T> {
             exposed: Vec::new(),
             withdrawn: Vec::new(),
             answer_timeout,
+            timed_payload: None,
+            timed_writes: None,
             last_told: 0,
             direct_budget: DIRECT_BYTES_BUDGET,
             ops_before_attach: 0,
+            ops_before_settling: 0,
         })
     }
 

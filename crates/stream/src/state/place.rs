@@ -22,7 +22,11 @@ const MAX_PARTIAL_WRITE: usize = 320 * 1024;
 const MAX_WHOLE_WRITE: usize = 576 * 1024;
 
 /// The pieces of user memory from offset `at`, at most `len` bytes.
-fn pieces(segments: &[UserBuf], at: u64, len: u64) -> impl Iterator<Item = UserBuf> + '_ {
+pub(crate) fn pieces(
+    segments: &[UserBuf],
+    at: u64,
+    len: u64,
+) -> impl Iterator<Item = UserBuf> + '_ {
     let (mut skip, mut left) = (at, len);
     segments.iter().filter_map(move |segment| {
         let whole = segment.len() as u64;

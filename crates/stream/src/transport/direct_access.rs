@@ -1,6 +1,7 @@
 //! Direct access: what only links whose ends reach each other's memory have.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, Window};
@@ -60,9 +61,9 @@ pub trait DirectAccess<L>: Debug + 'static {
 
     /// Copies between buffers and the memory of the peer that is named, as many bytes, by its
     /// address in the peer's process: to it if `write` says so. Under the conditions of
-    /// [`DirectAccess::access_window`], and only while the peer does not poll its links. Does
-    /// not wait until all is applied. `crowd` says that other threads wait for the processor:
-    /// the peer may poll as soon as it has one.
+    /// [`DirectAccess::access_window`], and only where that is faster than the stream or the peer does
+    /// not poll its links. Does not wait until all is applied. `crowd` says that other threads wait
+    /// for the processor: the peer may poll as soon as it has one.
     fn attach(
         _link: &L,
         _place: &RmaIov,
@@ -72,6 +73,30 @@ pub trait DirectAccess<L>: Debug + 'static {
     ) -> Attached {
         Attached::UseStream
     }
+
+    /// Whether [`DirectAccess::attach`] is faster than the stream for an access, as far as is known.
+    fn prefers_attach(_link: &L, _place: &RmaIov, _write: bool) -> bool {
+        false
+    }
+
+    /// Copies from an address in the peer's process to buffers, whose lengths together are that of the
+    /// payload.
+    fn get(_link: &L, _address: u64, _into: &[UserBuf]) -> Got {
+        Got::UseStream
+    }
+
+    /// So many bytes were received or sent by the stream in this time, while both sides were at it.
+    fn note_streamed(_link: &L, _len: u64, _elapsed: Duration) {}
+
+    /// The exponent of a new length from which this side gets messages itself, to be told to the peer:
+    /// `1 << exponent` bytes, or none if that is 0. `None` while it is the one that was told last.
+    fn take_get_limit(_link: &L) -> Option<u8> {
+        None
+    }
+
+    /// This side ends the connection: what the peer gets from its memory from now on is of no use.
+    /// Called before any buffer that the peer may be about to get is given back.
+    fn end_gets(_link: &L) {}
 }
 
 /// Not supported.
@@ -79,6 +104,17 @@ impl<L> DirectAccess<L> for () {
     const SUPPORTED: bool = false;
 
     type Windows = ();
+}
+
+/// What has become of [`DirectAccess::get`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Got {
+    /// All was copied, while the peer waited for that.
+    Done,
+    /// The peer is to send the payload, also where some bytes were copied.
+    UseStream,
+    /// The peer has ended the connection.
+    Ended,
 }
 
 /// What has become of [`DirectAccess::attach`].
@@ -90,4 +126,6 @@ pub enum Attached {
     UseStream,
     /// The same, and the stream is faster as long as the peer goes on polling its links.
     PeerPolling,
+    /// It is faster than the stream, but not all that was sent before is applied yet.
+    Unapplied,
 }

@@ -97,6 +97,14 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
         count: usize,
     ) -> Result<Vec<Self::Listener>>;
 
+    /// The length in bytes from which the receiver of a message gets its payload from the sender's
+    /// memory ([`DirectAccess::get`]), until it says something else; `None` where it never does.
+    ///
+    /// [`DirectAccess::get`]: crate::DirectAccess::get
+    fn get_min(_params: &Self::Params) -> Option<u64> {
+        None
+    }
+
     /// Starts to connect to the listener at `to`.
     ///
     /// # Errors

@@ -117,14 +117,22 @@ impl<T: Transport> State<T> {
                 Ok(count) => {
                     let buffered = engine.sent(id, count);
                     connection.tx_buffer.advance(buffered);
-                    if engine.conn(id).is_some_and(|conn| conn.is_flushed())
-                        && !connection.interest.write
-                    {
+                    if self.timed_writes.is_some() {
+                        self.note_written(id);
+                    }
+                    let (Some(conn), Some(connection)) =
+                        (self.engine.conn(id), self.connections.get(id))
+                    else {
+                        return;
+                    };
+                    if conn.is_flushed() && !connection.interest.write {
                         return;
                     }
                 }
                 Err(Errno::EAGAIN) => {
-                    if link.await_room() {
+                    self.time_writes(id);
+                    let link = self.connections.get(id).and_then(|c| c.link.as_ref());
+                    if link.is_some_and(|link| link.await_room()) {
                         continue;
                     }
                     self.watch(id, |interest| interest.write = true);

@@ -1,0 +1,173 @@
+//! Long messages, whose payload the receiver gets from the memory of the sender.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+#[expect(dead_code, reason = "each test takes what it needs")]
+mod common;
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{End, Other, bytes, info, open, pattern, safe};
+use ripstop_core::Address;
+use ripstop_core::provider::CompletionQueue as _;
+use ripstop_mem::{Parked, copy_out};
+use ripstop_types::{Errno, FiAddr, Threading};
+
+const ROLE: &str = "RIPSTOP_SHM_TEST_GET";
+const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
+const SAYS: &str = "says ";
+
+/// More than a ring holds.
+const LONG: usize = 300_000;
+
+type Here = End<common::Safe>;
+
+fn here() -> Here {
+    let info = info(None, Threading::Safe);
+    open(&safe(&info), &info)
+}
+
+/// The sender, in another process.
+struct Sender {
+    _child: Other,
+    orders: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    to: FiAddr,
+}
+
+impl Sender {
+    fn start(parent: &Here, copy: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "subprocess_sender", "--nocapture"])
+            .env(ROLE, "sender")
+            .env(PARENT, parent.name().to_string())
+            .env("FI_SHM_COPY", copy)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut sender = Self {
+            orders: child.stdin.take().unwrap(),
+            lines,
+            _child: Other(child),
+            to: FiAddr::NOTAVAIL,
+        };
+        sender.to = parent.knows(&Address::Str(sender.answer()));
+        sender
+    }
+
+    fn answer(&mut self) -> String {
+        let mut lines = self.lines.by_ref().map_while(Result::ok);
+        let said = lines.find_map(|line| Some(line.split_once(SAYS)?.1.to_owned()));
+        said.expect("the sender answers")
+    }
+
+    /// Has it do something; returns when that is done.
+    fn tell(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").unwrap();
+        assert_eq!(self.answer(), order);
+    }
+}
+
+/// What the other process runs; in this one it does nothing. It makes progress only while it carries
+/// out an order.
+#[test]
+fn subprocess_sender() {
+    if std::env::var(ROLE).is_err() {
+        return;
+    }
+    let info = info(None, Threading::Safe);
+    // It outlives the endpoint.
+    let domain = safe(&info);
+    let mut end = Some(open(&domain, &info));
+    println!("\n{SAYS}{}", end.as_ref().unwrap().name());
+    let parent = std::env::var(PARENT).unwrap();
+    let parent = end.as_ref().unwrap().knows(&Address::Str(parent));
+    let text = Parked::park(pattern(LONG, 3));
+    let short = Parked::park(vec![1; 8]);
+    for order in std::io::stdin().lock().lines().map_while(Result::ok) {
+        match (order.as_str(), &end) {
+            ("short", Some(end)) => {
+                end.send(&short, parent).unwrap();
+                end.poll(1);
+            }
+            // Until it is under way, and no longer.
+            ("long", Some(end)) => {
+                end.send(&text, parent).unwrap();
+                for _ in 0..100 {
+                    assert_eq!(end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+                }
+            }
+            ("done", Some(end)) => end.poll(1),
+            ("leave", _) => {
+                end = None;
+                copy_out(text.buf(), &vec![0xff; LONG]);
+            }
+            (other, _) => panic!("no order {other}"),
+        }
+        println!("\n{SAYS}{order}");
+    }
+    drop((bytes(text), bytes(short), domain));
+}
+
+fn connected(copy: &str) -> (Here, Sender) {
+    let here = here();
+    let mut sender = Sender::start(&here, copy);
+    let room = Parked::park(vec![0; 8]);
+    here.post(&room);
+    writeln!(sender.orders, "short").unwrap();
+    here.poll(1);
+    assert_eq!(sender.answer(), "short");
+    assert_eq!(bytes(room), [1; 8]);
+    (here, sender)
+}
+
+#[test]
+fn a_long_message_needs_nothing_more_of_its_sender() {
+    let (here, mut sender) = connected("auto");
+    sender.tell("long");
+    let room = Parked::park(vec![0; LONG + 10]);
+    here.post(&room);
+    // The sender waits for orders meanwhile.
+    here.poll(1);
+    assert_eq!(bytes(room)[..LONG], pattern(LONG, 3));
+    sender.tell("done");
+}
+
+#[test]
+fn a_sender_that_wants_the_ring_has_to_send() {
+    let (here, mut sender) = connected("ring");
+    sender.tell("long");
+    let room = Parked::park(vec![0; LONG]);
+    here.post(&room);
+    let pause = Instant::now() + Duration::from_millis(50);
+    while Instant::now() < pause {
+        assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    writeln!(sender.orders, "done").unwrap();
+    here.poll(1);
+    assert_eq!(sender.answer(), "done");
+    assert_eq!(bytes(room), pattern(LONG, 3));
+}
+
+/// The memory of a message is its sender's again when that has closed its endpoint.
+#[test]
+fn nothing_is_got_from_a_sender_that_has_left() {
+    let (here, mut sender) = connected("auto");
+    let room = Parked::park(vec![0; LONG]);
+    sender.tell("long");
+    sender.tell("leave");
+    here.post(&room);
+    let stop = Instant::now() + common::PATIENCE;
+    loop {
+        match here.cq.read(1, |_| ()) {
+            Err(Errno::EAGAIN) => assert!(Instant::now() < stop, "neither got nor failed"),
+            outcome => break assert_eq!(outcome, Err(Errno::EAVAIL)),
+        }
+    }
+    here.fails();
+    drop(bytes(room));
+}
