@@ -185,24 +185,26 @@ fn samples() -> Vec<Header> {
     ]
 }
 
+/// Operations of extensions.
+const EXTENDED: [Op; 10] = [
+    Op::Refuse,
+    Op::Atomic,
+    Op::FetchAtomic,
+    Op::CompareAtomic,
+    Op::Coll,
+    Op::EagerLimit,
+    Op::MsgGet,
+    Op::TagGet,
+    Op::Ats,
+    Op::GetLimit,
+];
+
 /// Any header value, whether it makes sense or not: emitting it fails or survives parsing.
 pub fn base_emit(data: &[u8]) {
     let mut bytes = Bytes(data);
     let order = ORDERS[usize::from(bytes.u8() & 1)];
     let number = bytes.u8() & 31;
-    let extended = [
-        Op::Refuse,
-        Op::Atomic,
-        Op::FetchAtomic,
-        Op::CompareAtomic,
-        Op::Coll,
-        Op::EagerLimit,
-        Op::MsgGet,
-        Op::TagGet,
-        Op::Ats,
-        Op::GetLimit,
-    ];
-    let op = Op::from_byte(number).unwrap_or(extended[usize::from(number) % extended.len()]);
+    let op = Op::from_byte(number).unwrap_or(EXTENDED[usize::from(number) % EXTENDED.len()]);
     let refusal = Answer::from_number(number & 3).zip(Reason::from_number(number >> 1));
     let iovs: Vec<_> = (0..bytes.u8() % 6)
         .map(|_| RmaIov {
