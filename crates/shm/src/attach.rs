@@ -80,6 +80,8 @@ pub(crate) struct Attach {
     refusal_logged: Arc<AtomicBool>,
     /// What attach and ring cost.
     pub(crate) choice: CopyChoice,
+    /// How many payloads were copied by attach, and their bytes in all.
+    copied: (u64, u64),
 }
 
 /// A key that was requested from the peer.
@@ -134,6 +136,7 @@ impl Attach {
             alive_checked_at: Duration::ZERO,
             refusal_logged,
             choice: CopyChoice::new(mode),
+            copied: (0, 0),
         })
     }
 
@@ -235,9 +238,7 @@ impl Attach {
         let read = peer.process.read(&from, &mut here);
         match read {
             Ok(count) if count == len + token.len() => {
-                if let Some(began) = began {
-                    self.choice.note_attach(len as u64, clock::now() - began);
-                }
+                self.note_copied(len, began);
                 u64::from_ne_bytes(token) == self.probe.token
             }
             Err(error @ AttachError::NotAllowed) => {
@@ -247,6 +248,20 @@ impl Attach {
             // It has gone, or has no memory there: the ring tells.
             Ok(_) | Err(_) => false,
         }
+    }
+
+    /// A payload was copied by attach; it took the time since `began`, if that was taken.
+    fn note_copied(&mut self, len: usize, began: Option<Duration>) {
+        self.copied.0 += 1;
+        self.copied.1 += len as u64;
+        if let Some(began) = began {
+            self.choice.note_attach(len as u64, clock::now() - began);
+        }
+    }
+
+    /// How many payloads were copied by attach, and their bytes in all.
+    pub(crate) const fn copied(&self) -> (u64, u64) {
+        self.copied
     }
 
     /// Attach does not work with this peer.
@@ -384,10 +399,7 @@ impl Attach {
         };
         match count {
             Ok(count) if count == found.len => {
-                if let Some(began) = began {
-                    self.choice
-                        .note_attach(found.len as u64, clock::now() - began);
-                }
+                self.note_copied(found.len, began);
                 return true;
             }
             Err(error @ AttachError::NotAllowed) => {

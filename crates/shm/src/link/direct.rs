@@ -5,6 +5,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ripstop_core::fi_info;
+use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, Window};
 use ripstop_stream::{Attached, DirectAccess, Got, Lent, Offer};
@@ -12,6 +14,7 @@ use ripstop_types::RmaIov;
 
 use super::ShmLink;
 use crate::copy_choice::Way;
+use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
 use crate::windows::Windows;
 
@@ -184,7 +187,25 @@ impl DirectAccess<ShmLink> for RingDirect {
     fn take_get_limit(link: &ShmLink) -> Option<u8> {
         let rings = link.rings.get()?;
         match &rings.attach {
-            Some(attach) => attach.lock().choice.take_limit(),
+            Some(attach) => {
+                let limit = attach.lock().choice.take_limit()?;
+                let peer = &rings.peer;
+                match limit {
+                    0 => fi_info!(
+                        NAME,
+                        Subsys::EpData,
+                        "{peer}: messages come through the ring"
+                    ),
+                    _ => fi_info!(
+                        NAME,
+                        Subsys::EpData,
+                        "{peer}: messages from {} bytes on are copied by cross-memory attach, \
+                         shorter ones come through the ring",
+                        1_u64 << limit
+                    ),
+                }
+                Some(limit)
+            }
             None => rings
                 .no_gets_told
                 .swap(true, Ordering::Relaxed)
@@ -194,8 +215,20 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 
     fn end_gets(link: &ShmLink) {
-        if let Some(rings) = link.rings.get() {
-            rings.writer.end();
-        }
+        let Some(rings) = link.rings.get() else {
+            return;
+        };
+        rings.writer.end();
+        rings.with_attach(|attach| {
+            let (count, bytes) = attach.copied();
+            if count > 0 {
+                fi_info!(
+                    NAME,
+                    Subsys::EpData,
+                    "{}: {count} payloads, {bytes} bytes in all, were copied by cross-memory attach",
+                    rings.peer
+                );
+            }
+        });
     }
 }
