@@ -56,8 +56,14 @@ const REQUEST_CACHE_KEYS: usize = 64;
 const MIN_OPS_BETWEEN_REQUESTS: u32 = 8;
 const MAX_OPS_BETWEEN_REQUESTS: u32 = 1024;
 
+/// The longest payload that is got by one call: other operations of the domain wait for it.
+const MAX_GET_BYTES: u64 = 64 << 20;
+
 /// Local segments of one operation, at most.
 const MAX_SEGMENTS: usize = 4;
+
+/// Where a payload goes, and an empty buffer for the probe.
+pub(crate) type GetBuffers<'a> = [IoVecMut<'a>; MAX_SEGMENTS + 1];
 
 /// What one connection knows of a peer whose memory it may access by address.
 #[derive(Debug)]
@@ -207,37 +213,44 @@ impl Attach {
         self.is_attachable(peer).then_some(Record::Request(key))
     }
 
-    /// Reads the payload of a message from an address in the peer's process into buffers, which are as
-    /// long together. `false` says that the ring is to be used.
+    /// Reads the payload of a message, of this address in the peer's process and length, into buffers,
+    /// which are as long together. `false` says that the ring is to be used.
     ///
     /// The probe is read behind the payload by the same call. So the process was the peer's while the
     /// payload was read: it had not called `exec`, and its process id was not another's.
-    pub(crate) fn get(&mut self, peer: Target<'_>, address: u64, into: &[UserBuf]) -> bool {
-        let len: usize = into.iter().map(|buf| buf.len()).sum();
-        if self.choice.next_way(len as u64) == Way::Ring || !self.is_attachable(peer) {
+    pub(crate) fn get(
+        &mut self,
+        peer: Target<'_>,
+        (address, len): (u64, u64),
+        into: GetBuffers<'_>,
+    ) -> bool {
+        if len > MAX_GET_BYTES
+            || self.choice.next_way(len) == Way::Ring
+            || !self.is_attachable(peer)
+        {
             return false;
         }
-        let (Ok(base), Ok(probe)) = (usize::try_from(address), usize::try_from(self.probe.addr))
+        let [Ok(base), Ok(len), Ok(probe)] = [address, len, self.probe.addr].map(usize::try_from)
         else {
             return false;
         };
-        let mut token = [0; 8];
+        const TOKEN_BYTES: usize = 8;
+        let mut token = [0; TOKEN_BYTES];
         let from = [
             Remote { base, len },
             Remote {
                 base: probe,
-                len: token.len(),
+                len: TOKEN_BYTES,
             },
         ];
-        let mut here = [IoVecMut::EMPTY; MAX_SEGMENTS + 1];
-        for (place, buf) in here.iter_mut().zip(into) {
-            *place = IoVecMut::from_user(*buf);
-        }
-        here[into.len().min(MAX_SEGMENTS)] = IoVecMut::from_slice(&mut token);
+        // For as long as the token lives.
+        let mut into: GetBuffers<'_> = into;
+        let last = into.iter().position(IoVecMut::is_empty);
+        into[last.unwrap_or(MAX_SEGMENTS)] = IoVecMut::from_slice(&mut token);
         let began = self.choice.is_attach_timed().then(clock::now);
-        let read = peer.process.read(&from, &mut here);
+        let read = peer.process.read(&from, &mut into);
         match read {
-            Ok(count) if count == len + token.len() => {
+            Ok(count) if count == len + TOKEN_BYTES => {
                 self.note_copied(len, began);
                 u64::from_ne_bytes(token) == self.probe.token
             }

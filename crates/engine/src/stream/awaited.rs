@@ -31,8 +31,8 @@ pub(super) struct RtsEntry<B> {
     pub(super) info: TxInfo,
 }
 
-/// A rendezvous whose payload has its place here: the sender was asked for it, or the driver is to get
-/// it from the address.
+/// A rendezvous whose payload has its place here, a receive or a slot: the sender was asked for it, or the
+/// driver is to get it from the address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CtsEntry {
     pub(super) address: Option<u64>,

@@ -6,6 +6,9 @@
 //! ([`Op::Cts`]), as for a rendezvous. The receiver, which sees what both ways cost, says from which
 //! length on it wants to get messages ([`Op::GetLimit`]).
 //!
+//! A message that finds no receive is got at once and kept, if there is room and it would have been sent
+//! eagerly, so that its send is done whenever an eager one would be. Any other waits for its receive.
+//!
 //! [`Op::MsgGet`]: ripstop_wire::xnet::base::Op::MsgGet
 //! [`Op::TagGet`]: ripstop_wire::xnet::base::Op::TagGet
 //! [`Op::Ats`]: ripstop_wire::xnet::base::Op::Ats
@@ -16,11 +19,13 @@ use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::Header;
 use ripstop_wire::xnet::cm::Extensions;
 
-use crate::id::ConnId;
+use crate::id::{ConnId, MessageId, SlotId};
+use crate::matching::Rts;
 use crate::stream::arriving::Target;
+use crate::stream::awaited::CtsEntry;
 use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
-use crate::stream::records::Origin;
+use crate::stream::records::{Origin, Output};
 use crate::stream::request::Send;
 use crate::{Buffer, Iov};
 
@@ -35,7 +40,7 @@ const MIN_PROBE_BYTES: u64 = 16 << 10;
 /// Messages between two of those.
 const MESSAGES_BETWEEN_PROBES: u32 = 512;
 
-/// A payload to be got from the peer's memory, see [`Output::Get`](super::Output::Get).
+/// A payload to be got from the peer's memory, see [`Output::Get`].
 #[derive(Clone, Copy, Debug)]
 pub struct Get<B> {
     /// Where it is in the peer's process.
@@ -43,9 +48,16 @@ pub struct Get<B> {
     /// How many bytes of it there is room for.
     pub len: u64,
     /// Where it goes.
-    pub iov: Iov<B>,
-    /// The offset there.
-    pub at: u64,
+    pub place: GetPlace<B>,
+}
+
+/// Where a payload goes.
+#[derive(Clone, Copy, Debug)]
+pub enum GetPlace<B> {
+    /// Into user memory, from this offset on.
+    Memory(Iov<B>, u64),
+    /// Into a slot.
+    Slot(SlotId),
 }
 
 impl<B: Buffer> Conn<B> {
@@ -81,46 +93,119 @@ impl<B: Buffer> Conn<B> {
 }
 
 impl<B: Buffer> Engine<B> {
+    /// A message that nobody waits for, of which the header is kept: has its payload got, if it is one
+    /// that is kept.
+    #[cold]
+    pub(super) fn keep_by_get(&mut self, conn_id: ConnId, id: MessageId) {
+        let (Some(conn), Some(message)) =
+            (self.conns.get_mut(conn_id), self.unexpected.get_mut(id))
+        else {
+            return;
+        };
+        let Some(Rts {
+            index,
+            address: address @ Some(_),
+        }) = message.rts
+        else {
+            return;
+        };
+        let envelope = message.envelope;
+        let longest = match envelope.tag {
+            Some(_) => self.limits.eager_max.min(self.limits.kept_longest),
+            None => self.limits.kept_longest,
+        };
+        let fits = envelope.len <= longest
+            && conn.kept.saturating_add(envelope.len) <= self.limits.kept_bytes
+            && self.kept.saturating_add(envelope.len) <= self.limits.kept_total;
+        if !fits {
+            return;
+        }
+        let entry = CtsEntry {
+            address,
+            target: Target::Unexpected(id),
+            envelope,
+        };
+        if let Err(error) = conn.cts.set(index, entry) {
+            return self.break_conn(conn_id, error);
+        }
+        match self.slots.insert(()) {
+            Ok(slot) => message.slot = Some(slot),
+            // It waits for its receive.
+            Err(_) => _ = conn.cts.take(index),
+        }
+        if self.output_push(Output::Get(conn_id, index)).is_err() {
+            self.not_got(conn_id, index);
+        }
+    }
+
     /// The payload of a rendezvous that is to be got; `None` if it is no more. The driver then calls
     /// [`Engine::got`] or [`Engine::not_got`].
     #[must_use]
     pub fn get(&self, conn_id: ConnId, index: u16) -> Option<Get<B>> {
         let conn = self.conns.get(conn_id)?;
         let entry = conn.cts.get(index)?;
-        let Target::Recv(recv, at) = entry.target else {
-            return None;
+        let len = entry.envelope.len;
+        let (place, len) = match entry.target {
+            Target::Recv(recv, at) => {
+                let iov = self.srxs.find(conn.srx)?.recv(recv)?.iov;
+                let room = iov.len().saturating_sub(at);
+                (GetPlace::Memory(iov, at), len.min(room))
+            }
+            Target::Unexpected(id) => (GetPlace::Slot(self.unexpected.get(id)?.slot?), len),
+            _ => return None,
         };
-        let iov = self.srxs.find(conn.srx)?.recv(recv)?.iov;
         Some(Get {
             address: entry.address?,
-            len: entry.envelope.len.min(iov.len().saturating_sub(at)),
-            iov,
-            at,
+            len,
+            place,
         })
     }
 
-    /// A payload of [`Engine::get`] is in its place: the receive is done, and the sender is told.
+    /// A payload of [`Engine::get`] is in its place: the receive is done or the message is kept, and the
+    /// sender is told.
     pub fn got(&mut self, conn_id: ConnId, index: u16) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
         let (ep, srx) = (conn.config.ep, conn.srx);
-        let Some(entry) = conn.cts.take(index) else {
+        let Some(CtsEntry {
+            target, envelope, ..
+        }) = conn.cts.take(index)
+        else {
             return;
         };
-        if let Target::Recv(recv, at) = entry.target {
-            let origin = Origin::conn(conn_id);
-            self.finish_recv(Some(ep), srx, origin, recv, at, &entry.envelope);
+        match target {
+            Target::Recv(recv, at) => {
+                self.finish_recv(Some(ep), srx, Origin::conn(conn_id), recv, at, &envelope);
+            }
+            Target::Unexpected(id) => {
+                if let Some(message) = self.unexpected.get_mut(id) {
+                    (message.rts, message.kept) = (None, envelope.len);
+                    conn.kept = conn.kept.saturating_add(envelope.len);
+                    self.kept = self.kept.saturating_add(envelope.len);
+                    self.lower_eager_limit(conn_id);
+                }
+            }
+            _ => {}
         }
         self.send_control(conn_id, &Header::ats(index));
     }
 
-    /// A payload of [`Engine::get`] is not got: the sender is asked to send it.
+    /// A payload of [`Engine::get`] is not got: the sender is asked to send it, or the message waits for
+    /// its receive.
     pub fn not_got(&mut self, conn_id: ConnId, index: u16) {
-        if let Some(conn) = self.conns.get(conn_id)
-            && conn.cts.get(index).is_some()
-        {
-            self.send_control(conn_id, &Header::cts(index));
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        match conn.cts.get(index).map(|entry| entry.target) {
+            Some(Target::Unexpected(id)) => {
+                conn.cts.take(index);
+                let message = self.unexpected.get_mut(id);
+                let slot = message.and_then(|message| message.slot.take());
+                self.free_slot(slot);
+            }
+            Some(_) => self.send_control(conn_id, &Header::cts(index)),
+            None => {}
         }
     }
 

@@ -51,7 +51,7 @@ pub use coll::{CollAction, CollPlan};
 pub use conn::{Chunk, Conn, ConnConfig, PEER_NAME};
 pub use engine::{Engine, EpConfig, Limits, Terms};
 pub use fast_send::SmallMessage;
-pub use get::Get;
+pub use get::{Get, GetPlace};
 pub use owned::Arrival;
 pub use records::{Output, Refusal, Work};
 pub use recv::{CopyOut, RecvFlags};

@@ -451,6 +451,14 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let Rts { index, address } = rts;
+        // It was to be got and kept, and has found its receive before.
+        if conn
+            .cts
+            .get(index)
+            .is_some_and(|entry| matches!(entry.target, Target::Unexpected(_)))
+        {
+            conn.cts.take(index);
+        }
         if address.is_some() && matches!(target, Target::Discard) {
             return self.send_control(conn_id, &Header::ats(index));
         }

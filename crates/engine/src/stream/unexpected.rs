@@ -86,7 +86,9 @@ impl<B: Buffer> Engine<B> {
             return self.lower_eager_limit(conn_id);
         }
         conn.rx = RxState::Header;
-        if message.rts.is_none() && message.envelope.ack {
+        if message.rts.is_some() {
+            self.keep_by_get(conn_id, id);
+        } else if message.envelope.ack {
             self.acknowledge(conn_id);
         }
     }

@@ -13,6 +13,7 @@ use ripstop_stream::{Attached, DirectAccess, Got, Lent, Offer};
 use ripstop_types::RmaIov;
 
 use super::ShmLink;
+use crate::attach::GetBuffers;
 use crate::copy_choice::Way;
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
@@ -124,16 +125,19 @@ impl DirectAccess<ShmLink> for RingDirect {
             return Attached::UseStream;
         };
         let applied = rings.writer.all_applied();
-        match attach.choice.preferred(place.len) {
+        let preferred = attach.choice.preferred(place.len);
+        match preferred {
             _ if rings.ended.load(Ordering::Relaxed) => return Attached::UseStream,
             Way::Attach if !applied => return Attached::Unapplied,
             Way::Ring if attach.is_assumed_polling() => return Attached::PeerPolling,
             Way::Ring if !applied => return Attached::UseStream,
             _ => {}
         }
-        let idle = match attach.choice.next_way(place.len) {
-            Way::Attach => attach.is_alive(peer).then_some(true),
-            Way::Ring => attach.is_idle(peer, crowd),
+        let idle = match (preferred, attach.choice.next_way(place.len)) {
+            (_, Way::Attach) => attach.is_alive(peer).then_some(true),
+            (Way::Ring, Way::Ring) => attach.is_idle(peer, crowd),
+            // To see what the ring costs.
+            (Way::Attach, Way::Ring) => return Attached::UseStream,
         };
         match idle {
             Some(true) => {}
@@ -161,7 +165,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         })
     }
 
-    fn get(link: &ShmLink, address: u64, into: &[UserBuf]) -> Got {
+    fn get(link: &ShmLink, address: u64, len: u64, into: GetBuffers<'_>) -> Got {
         let Some(rings) = link.rings.get() else {
             return Got::UseStream;
         };
@@ -169,7 +173,7 @@ impl DirectAccess<ShmLink> for RingDirect {
             return Got::UseStream;
         };
         let peer = link.attach_target(rings, process);
-        let got = attach.lock().get(peer, address, into);
+        let got = attach.lock().get(peer, (address, len), into);
         // Else the peer may have given the memory another use before it was read.
         match got {
             _ if rings.reader.has_writer_ended() => Got::Ended,

@@ -2,7 +2,8 @@
 
 use ripstop_engine::IOV_LIMIT;
 use ripstop_engine::id::ConnId;
-use ripstop_mem::UserBuf;
+use ripstop_engine::stream::GetPlace;
+use ripstop_os::IoVecMut;
 
 use crate::state::State;
 use crate::state::place::pieces;
@@ -10,30 +11,44 @@ use crate::transport::direct_access::{DirectAccess as _, Got};
 use crate::transport::{DirectOf, Transport};
 
 impl<T: Transport> State<T> {
-    /// Gets the payload of a message that has its receive.
+    /// Gets the payload of a message that has its receive, or is to be kept.
     #[cold]
     pub(crate) fn get_payload(&mut self, id: ConnId, index: u16) {
-        let Some(get) = self.engine.get(id, index) else {
+        let Self {
+            engine,
+            connections,
+            slots,
+            ..
+        } = self;
+        let Some(get) = engine.get(id, index) else {
             return;
         };
-        let Some(link) = self.connections.get(id).and_then(|c| c.link.as_ref()) else {
+        let Some(link) = connections.get(id).and_then(|c| c.link.as_ref()) else {
             return;
         };
-        let mut segments = [UserBuf::EMPTY; IOV_LIMIT];
-        let mut count = 0;
-        for (to, piece) in segments
-            .iter_mut()
-            .zip(pieces(get.iov.segments(), get.at, get.len))
-        {
-            *to = piece;
-            count += 1;
-        }
-        match DirectOf::<T>::get(link, get.address, &segments[..count]) {
+        let mut into = [const { IoVecMut::EMPTY }; IOV_LIMIT + 1];
+        let got = match get.place {
+            GetPlace::Memory(iov, at) => {
+                for (to, piece) in into.iter_mut().zip(pieces(iov.segments(), at, get.len)) {
+                    *to = IoVecMut::from_user(piece);
+                }
+                DirectOf::<T>::get(link, get.address, get.len, into)
+            }
+            GetPlace::Slot(slot) => match slots.make(slot, get.len) {
+                Ok(memory) => {
+                    into[0] = IoVecMut::from_slice(memory);
+                    DirectOf::<T>::get(link, get.address, get.len, into)
+                }
+                Err(_) => Got::UseStream,
+            },
+        };
+        let limit = DirectOf::<T>::take_get_limit(link);
+        match got {
             Got::Done => self.engine.got(id, index),
             Got::UseStream => self.engine.not_got(id, index),
             Got::Ended => return,
         }
-        if let Some(exponent) = DirectOf::<T>::take_get_limit(link) {
+        if let Some(exponent) = limit {
             self.engine.tell_get_limit(id, exponent);
         }
         // The peer need not wait until all that is to be got has come.

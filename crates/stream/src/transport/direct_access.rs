@@ -3,8 +3,10 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use ripstop_engine::IOV_LIMIT;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, Window};
+use ripstop_os::IoVecMut;
 use ripstop_types::RmaIov;
 
 use crate::transport::offer::Offer;
@@ -79,9 +81,9 @@ pub trait DirectAccess<L>: Debug + 'static {
         false
     }
 
-    /// Copies from an address in the peer's process to buffers, whose lengths together are that of the
-    /// payload.
-    fn get(_link: &L, _address: u64, _into: &[UserBuf]) -> Got {
+    /// Copies `len` bytes from an address in the peer's process to buffers, which are as long together.
+    /// The last one is empty and for the use of the link.
+    fn get(_link: &L, _address: u64, _len: u64, _into: [IoVecMut<'_>; IOV_LIMIT + 1]) -> Got {
         Got::UseStream
     }
 

@@ -145,10 +145,8 @@ fn what_is_got_ends_the_receive_and_is_acknowledged() {
     f.header(&tag_get(5, 9, 30_000)).unwrap();
     assert_eq!(f.done(), []);
     let (index, get) = next_get(&mut f).unwrap();
-    assert_eq!(
-        (index, get.address, get.len, get.at),
-        (9, 0x9000, 30_000, 0)
-    );
+    assert_eq!((index, get.address, get.len), (9, 0x9000, 30_000));
+    assert!(matches!(get.place, GetPlace::Memory(_, 0)));
     f.engine.got(f.conn, index);
     assert_eq!(f.done(), [1]);
     assert_eq!(told(&mut f), [(Op::Ats, 9)]);
@@ -170,18 +168,93 @@ fn what_cannot_be_got_is_asked_for() {
     assert_eq!(told(&mut f), []);
 }
 
+/// As `getting`, keeping this many bytes of messages at most.
+fn keeping(bytes: u64) -> Fixture {
+    let limits = Limits {
+        get_min: 20_000,
+        eager_max: 40_000,
+        kept_bytes: bytes,
+        kept_total: 1 << 20,
+        ..LIMITS
+    };
+    let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(16, true)));
+    f.up_with(Extensions::all());
+    f
+}
+
 #[test]
-fn an_unexpected_message_is_got_when_its_receive_comes_and_keeps_no_payload() {
-    let mut f = getting();
+fn an_unexpected_message_that_an_eager_one_could_be_is_got_and_kept() {
+    let mut f = keeping(100_000);
     f.header(&tag_get(5, 9, 30_000)).unwrap();
-    assert!(next_get(&mut f).is_none());
     assert_eq!(f.engine.kept(), ENTRY);
-    f.recv(1, Some(5), 10_000);
     let (index, get) = next_get(&mut f).unwrap();
-    assert_eq!(get.len, 10_000, "as much as there is room for");
+    let GetPlace::Slot(slot) = get.place else {
+        panic!("it has no receive");
+    };
     f.engine.got(f.conn, index);
-    assert_eq!(f.failed(), [(1, Errno::ETRUNC)]);
-    assert_eq!(told(&mut f), [(Op::Ats, 9)]);
+    assert_eq!(f.engine.kept(), ENTRY + 30_000);
+    assert!(told(&mut f).contains(&(Op::Ats, 9)));
+    // Its sender may leave now.
+    f.engine.close_conn(f.conn, Errno::ECONNRESET);
+    let copies = f.recv(1, Some(5), 50_000);
+    assert_eq!(copies.len(), 1);
+    assert_eq!((copies[0].slot, copies[0].len), (slot, 30_000));
+    assert_eq!(f.done(), [1]);
+    assert_eq!(f.engine.kept(), 0);
+    assert_eq!(f.engine.pop_freed(), Some(slot));
+}
+
+#[test]
+fn an_unexpected_message_without_room_waits_for_its_receive_at_the_sender() {
+    // Longer than what is sent eagerly, and more than is kept.
+    for (kept, len) in [(100_000, 50_000), (30_000, 30_000)] {
+        let mut f = keeping(kept);
+        f.header(&tag_get(5, 9, len)).unwrap();
+        assert!(next_get(&mut f).is_none());
+        assert_eq!((f.engine.kept(), told(&mut f)), (ENTRY, Vec::new()));
+        // What is behind it is not held up.
+        f.message(6, 10);
+        f.engine.rx_placed(f.conn, 10);
+        f.recv(1, Some(5), 10_000);
+        let (index, get) = next_get(&mut f).unwrap();
+        assert_eq!(get.len, 10_000, "as much as there is room for");
+        f.engine.got(f.conn, index);
+        assert_eq!(f.failed(), [(1, Errno::ETRUNC)]);
+        assert_eq!(told(&mut f), [(Op::Ats, 9)]);
+    }
+}
+
+#[test]
+fn an_unexpected_message_that_cannot_be_got_waits_for_its_receive() {
+    let mut f = keeping(100_000);
+    f.header(&tag_get(5, 9, 30_000)).unwrap();
+    let (index, _) = next_get(&mut f).unwrap();
+    f.engine.not_got(f.conn, index);
+    assert!(f.engine.pop_freed().is_some());
+    assert_eq!(told(&mut f), []);
+    f.recv(1, Some(5), 50_000);
+    let (index, get) = next_get(&mut f).unwrap();
+    assert!(matches!(get.place, GetPlace::Memory(..)));
+    f.engine.not_got(f.conn, index);
+    assert_eq!(told(&mut f), [(Op::Cts, 9)]);
+}
+
+#[test]
+fn a_receive_comes_before_what_was_to_be_kept_is_got() {
+    let mut f = keeping(100_000);
+    f.header(&tag_get(5, 9, 30_000)).unwrap();
+    f.recv(1, Some(5), 50_000);
+    let (index, get) = next_get(&mut f).unwrap();
+    assert!(matches!(get.place, GetPlace::Memory(..)));
+    f.engine.got(f.conn, index);
+    assert!(next_get(&mut f).is_none());
+    assert_eq!((f.done(), f.engine.kept()), ([1].to_vec(), 0));
+    // The same for one that is dropped.
+    f.header(&tag_get(5, 9, 30_000)).unwrap();
+    f.engine.close_conn(f.conn, Errno::ECONNRESET);
+    assert!(next_get(&mut f).is_none());
+    assert_eq!(f.engine.kept(), 0);
+    assert!(f.engine.pop_freed().is_some());
 }
 
 #[test]
