@@ -242,7 +242,9 @@ impl<T: Transport> State<T> {
             // As for a message: reported once.
             return if silent { Err(error) } else { Ok(()) };
         }
-        self.write_out(id, buffered.inline || no_payload, more && !silent);
+        let len = payload.iter().map(|iov| iov.len()).sum();
+        let may_wait = buffered.inline || no_payload || self.may_wait_uncopied(id, len);
+        self.write_out(id, may_wait, more && !silent);
         if silent {
             self.hand_over(id);
         }

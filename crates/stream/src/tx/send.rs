@@ -182,7 +182,7 @@ impl<T: Transport> State<T> {
 
     /// Whether a message that is not copied may wait behind others of its connection.
     #[inline]
-    fn may_wait_uncopied(&self, id: ConnId, len: u64) -> bool {
+    pub(crate) fn may_wait_uncopied(&self, id: ConnId, len: u64) -> bool {
         let conn = self.engine.conn(id);
         len <= MAX_COALESCED_UNCOPIED
             && conn.is_some_and(|conn| conn.unsent() <= MAX_COALESCED_BYTES)
