@@ -225,7 +225,7 @@ impl Attach {
         into: GetBuffers<'_>,
     ) -> bool {
         if len > MAX_GET_BYTES
-            || self.choice.next_way(len) == Way::Ring
+            || self.next_way(peer, len, false) == Way::Ring
             || !self.is_attachable(peer)
         {
             return false;
@@ -260,6 +260,15 @@ impl Attach {
             }
             // It has gone, or has no memory there: the ring tells.
             Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// The way of the next payload of this length. The ring is not tried with a peer that does not poll:
+    /// the payload would wait for that.
+    pub(crate) fn next_way(&mut self, peer: Target<'_>, len: u64, crowd: bool) -> Way {
+        match (self.choice.preferred(len), self.choice.next_way(len)) {
+            (Way::Attach, Way::Ring) if self.is_idle(peer, crowd) != Some(false) => Way::Attach,
+            (_, way) => way,
         }
     }
 

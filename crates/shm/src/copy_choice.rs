@@ -147,10 +147,6 @@ impl CopyChoice {
                 self.until_trial = left;
                 way
             }
-            None if self.ring_cost(class(len)).is_none() => {
-                self.until_trial = MIN_BETWEEN_TRIALS;
-                Way::Ring
-            }
             None => {
                 self.between_trials = (2 * self.between_trials).min(MAX_BETWEEN_TRIALS);
                 self.until_trial = self.between_trials;

@@ -133,7 +133,7 @@ impl DirectAccess<ShmLink> for RingDirect {
             Way::Ring if !applied => return Attached::UseStream,
             _ => {}
         }
-        let idle = match (preferred, attach.choice.next_way(place.len)) {
+        let idle = match (preferred, attach.next_way(peer, place.len, crowd)) {
             (_, Way::Attach) => attach.is_alive(peer).then_some(true),
             (Way::Ring, Way::Ring) => attach.is_idle(peer, crowd),
             // To see what the ring costs.

@@ -185,9 +185,11 @@ impl<T: Transport> State<T> {
     /// As [`State::tell_applied`], after a look at what has come.
     #[inline]
     pub(crate) fn have_polled(&mut self) {
-        if DirectOf::<T>::SUPPORTED && !self.exposed.is_empty() {
+        if DirectOf::<T>::SUPPORTED {
             self.readiness.have_polled();
-            self.tell_applied(MAX_TOLD_CONNECTIONS);
+            if !self.exposed.is_empty() {
+                self.tell_applied(MAX_TOLD_CONNECTIONS);
+            }
         }
     }
 }
