@@ -46,7 +46,6 @@ const LIMITS: Limits = Limits {
     tx_buffer: 64 << 10,
     inline: 64,
     eager_max: 1 << 20,
-    get_min: u64::MAX,
     kept_bytes: 1 << 20,
     kept_messages: 1000,
     kept_longest: u64::MAX,

@@ -224,10 +224,7 @@ impl Attach {
         (address, len): (u64, u64),
         into: GetBuffers<'_>,
     ) -> bool {
-        if len > MAX_GET_BYTES
-            || self.next_way(peer, len, false) == Way::Ring
-            || !self.is_attachable(peer)
-        {
+        if len > MAX_GET_BYTES || !self.is_attachable(peer) {
             return false;
         }
         let [Ok(base), Ok(len), Ok(probe)] = [address, len, self.probe.addr].map(usize::try_from)
@@ -263,8 +260,15 @@ impl Attach {
         }
     }
 
-    /// The way of the next payload of this length. The ring is not tried with a peer that does not poll:
-    /// the payload would wait for that.
+    /// The limit of gets that the peer is to know, see
+    /// [`DirectAccess::take_get_limit`](ripstop_stream::DirectAccess::take_get_limit).
+    pub(crate) fn take_get_limit(&mut self, peer: Target<'_>) -> Option<u8> {
+        self.is_attachable(peer);
+        self.choice.take_limit()
+    }
+
+    /// The way of the next read or write of this length. The ring is not tried with a peer that does not poll:
+    /// it would wait for that.
     pub(crate) fn next_way(&mut self, peer: Target<'_>, len: u64, crowd: bool) -> Way {
         match (self.choice.preferred(len), self.choice.next_way(len)) {
             (Way::Attach, Way::Ring) if self.is_idle(peer, crowd) != Some(false) => Way::Attach,
@@ -294,27 +298,31 @@ impl Attach {
     }
 
     /// Whether this process may access the peer's memory. The first call tries it.
-    #[cold]
     fn is_attachable(&mut self, peer: Target<'_>) -> bool {
         if self.trial == Trial::Untried {
-            let mut found = [0; 8];
-            let read = usize::try_from(self.probe.addr).map_err(|_| AttachError::Fault);
-            let read = read.and_then(|addr| {
-                let from = [Remote {
-                    base: addr,
-                    len: found.len(),
-                }];
-                let into = &mut [IoVecMut::from_slice(&mut found)];
-                peer.process.read(&from, into)
-            });
-            let known = u64::from_ne_bytes(found) == self.probe.token;
-            match read {
-                Ok(8) if known => self.trial = Trial::Passed,
-                Ok(_) => self.refuse(peer, "it has other memory than it says"),
-                Err(error) => self.refuse(peer, &error.to_string()),
-            }
+            self.try_attach(peer);
         }
         self.trial == Trial::Passed
+    }
+
+    #[cold]
+    fn try_attach(&mut self, peer: Target<'_>) {
+        let mut found = [0; 8];
+        let read = usize::try_from(self.probe.addr).map_err(|_| AttachError::Fault);
+        let read = read.and_then(|addr| {
+            let from = [Remote {
+                base: addr,
+                len: found.len(),
+            }];
+            let into = &mut [IoVecMut::from_slice(&mut found)];
+            peer.process.read(&from, into)
+        });
+        let known = u64::from_ne_bytes(found) == self.probe.token;
+        match read {
+            Ok(8) if known => self.trial = Trial::Passed,
+            Ok(_) => self.refuse(peer, "it has other memory than it says"),
+            Err(error) => self.refuse(peer, &error.to_string()),
+        }
     }
 
     #[cold]

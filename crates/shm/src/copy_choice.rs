@@ -27,7 +27,10 @@ const MAX_EXPONENT: u32 = 23;
 const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT + 1) as usize;
 
 /// The exponent of the length from which payloads are copied by attach before anything is known.
-pub(crate) const FIRST_LIMIT: u8 = 14;
+const FIRST_LIMIT: u8 = 14;
+
+/// As an exponent: no length that there is. The peer tries attach now and then.
+pub(crate) const NO_LIMIT: u8 = 63;
 
 /// Payloads until the other way is tried: at first, and at most, after doubling each time that it was
 /// found no better.
@@ -127,7 +130,7 @@ impl CopyChoice {
             until_trial: MIN_BETWEEN_TRIALS,
             between_trials: MIN_BETWEEN_TRIALS,
             untimed_attaches: 0,
-            told: FIRST_LIMIT,
+            told: 0,
         }
     }
 
@@ -223,16 +226,19 @@ impl CopyChoice {
         (self.until_trial, self.between_trials) = (MIN_BETWEEN_TRIALS, MIN_BETWEEN_TRIALS);
     }
 
-    /// The exponent of the length from which payloads are copied by attach, 0 if none are; `None` if the
-    /// peer knows.
+    /// The exponent of the length from which messages are copied by attach: [`NO_LIMIT`] if that is not
+    /// faster, 0 if it cannot be. `None` if the peer knows, as it does of 0 at first.
     pub(crate) fn take_limit(&mut self) -> Option<u8> {
         // What is shorter than was ever copied is not asked for.
         let wanted = |at: &usize| {
             self.ways[*at] == Way::Attach
                 && (self.attach[*at].known().is_some() || *at >= class(1 << FIRST_LIMIT))
         };
-        let first = (0..CLASSES).find(wanted);
-        let limit = first.map_or(0, |first| MIN_EXPONENT as u8 + first as u8);
+        let limit = match (0..CLASSES).find(wanted) {
+            Some(first) => MIN_EXPONENT as u8 + first as u8,
+            None if self.mode == CopyMode::Ring => 0,
+            None => NO_LIMIT,
+        };
         let told = std::mem::replace(&mut self.told, limit);
         (told != limit).then_some(limit)
     }
@@ -307,6 +313,7 @@ mod tests {
     #[test]
     fn the_peer_is_told_once_of_each_limit() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
+        assert_eq!(choice.take_limit(), Some(FIRST_LIMIT));
         assert_eq!(choice.take_limit(), None);
         for _ in 0..MIN_SAMPLES {
             choice.note_copy(16 * KIB, Duration::from_nanos(800));
@@ -315,6 +322,14 @@ mod tests {
         }
         assert_eq!(choice.take_limit(), Some(15));
         assert_eq!(choice.take_limit(), None);
+        for exponent in MIN_EXPONENT..=MAX_EXPONENT {
+            for _ in 0..200 {
+                choice.note_attach(1 << exponent, Duration::from_secs(1));
+                choice.note_streamed(1 << exponent, Duration::from_nanos(1));
+                choice.note_copy(1 << exponent, Duration::from_nanos(1));
+            }
+        }
+        assert_eq!(choice.take_limit(), Some(NO_LIMIT));
         choice.give_up_attach();
         assert_eq!(choice.take_limit(), Some(0));
         assert_eq!(choice.take_limit(), None);

@@ -86,8 +86,6 @@ struct Rings {
     attach: Option<Mutex<Attach>>,
     /// Copies to or from the ring that are not timed.
     copies_until_timed: AtomicU32,
-    /// Where there is no `attach`: the peer was told that this side gets no payloads.
-    no_gets_told: AtomicBool,
     /// Keys of this side's regions that the peer has requested.
     requested_keys: Mutex<Vec<u64>>,
 }
@@ -471,7 +469,6 @@ impl Link for ShmLink {
             self.rings.get_or_init(|| Rings {
                 attach: attach.map(Mutex::new),
                 copies_until_timed: AtomicU32::new(0),
-                no_gets_told: AtomicBool::new(false),
                 requested_keys: Mutex::default(),
                 writer,
                 reader,

@@ -13,7 +13,7 @@ use ripstop_stream::{HandshakeError, Origin, Os, Transport};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::rdm::Greeting;
 
-use crate::copy_choice::{CopyMode, FIRST_LIMIT};
+use crate::copy_choice::CopyMode;
 use crate::greeting::Hello;
 use crate::link::ShmLink;
 use crate::listener::{ShmListener, check_user};
@@ -116,8 +116,8 @@ impl Transport for Shm {
         !params.disable_cma
     }
 
-    fn get_min(params: &Params) -> Option<u64> {
-        (!params.disable_cma && params.copy != CopyMode::Ring).then_some(1 << FIRST_LIMIT)
+    fn gets_messages(params: &Params) -> bool {
+        !params.disable_cma && params.copy != CopyMode::Ring
     }
 
     fn prepare(params: &Params, link: &ShmLink, _: Option<u8>) -> Result<()> {

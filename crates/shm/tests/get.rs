@@ -101,6 +101,12 @@ fn subprocess_sender() {
                     assert_eq!(end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
                 }
             }
+            // It hears what the other side says of gets.
+            ("listen", Some(end)) => {
+                for _ in 0..1000 {
+                    assert_eq!(end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+                }
+            }
             ("done", Some(end)) => end.poll(1),
             ("leave", _) => {
                 end = None;
@@ -122,6 +128,7 @@ fn connected(copy: &str) -> (Here, Sender) {
     here.poll(1);
     assert_eq!(sender.answer(), "short");
     assert_eq!(bytes(room), [1; 8]);
+    sender.tell("listen");
     (here, sender)
 }
 

@@ -40,7 +40,6 @@ const LIMITS: Limits = Limits {
     tx_buffer: 1024,
     inline: 64,
     eager_max: 100,
-    get_min: u64::MAX,
     kept_bytes: 200,
     kept_messages: 3,
     kept_longest: 150,

@@ -96,9 +96,11 @@ pub struct Conn<B> {
     pub(super) eager_max: u64,
     /// The same, if the peer sets no limit.
     pub(super) own_eager_max: u64,
-    /// Messages from this many bytes on are got by the receiver.
+    /// Messages from this many bytes on are got by the receiver, as it has said.
     pub(super) get_min: u64,
-    /// Messages that may be got but are shorter, until the next one that is got nevertheless.
+    /// The receiver gets messages if it is asked to.
+    pub(super) can_get: bool,
+    /// Messages until the next one that goes the other way.
     pub(super) get_countdown: u32,
     /// The peer was told to hold back all but short messages.
     pub(super) limits_peer: bool,
@@ -149,6 +151,7 @@ impl<B: Buffer> Conn<B> {
             eager_max: u64::MAX,
             own_eager_max: u64::MAX,
             get_min: u64::MAX,
+            can_get: false,
             get_countdown: 0,
             limits_peer: false,
             extensions: Extensions::empty(),

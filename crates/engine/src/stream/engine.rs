@@ -34,9 +34,6 @@ pub struct Limits {
     pub inline: usize,
     /// Tagged messages longer than this wait for their receive at the sender.
     pub eager_max: u64,
-    /// Messages from this many bytes on, of one segment, are got by the receiver from the sender's
-    /// memory, where both [can](Extensions::GET) and the receiver has not said otherwise.
-    pub get_min: u64,
     /// Most bytes of unexpected messages kept for one connection. Each counts with its payload and
     /// [`ENTRY`](crate::matching::ENTRY) bytes.
     pub kept_bytes: u64,
@@ -454,10 +451,6 @@ impl<B: Buffer> Engine<B> {
                 _ => self.limits.eager_max,
             };
             conn.own_eager_max = eager_max;
-            conn.set_get_min(match terms.extensions.contains(Extensions::GET) {
-                true => self.limits.get_min,
-                false => u64::MAX,
-            });
             conn.set_eager_max(eager_max);
             conn.extensions = terms.extensions;
         }

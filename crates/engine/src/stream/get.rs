@@ -2,9 +2,9 @@
 //!
 //! The sender announces address and length ([`Op::MsgGet`], [`Op::TagGet`]) and leaves the payload where
 //! it is. When a receive matches, the driver of the receiver gets it from there ([`Engine::get`]) and the
-//! sender is told ([`Op::Ats`]); or, where that fails or is slower, the sender is asked to send it
-//! ([`Op::Cts`]), as for a rendezvous. The receiver, which sees what both ways cost, says from which
-//! length on it wants to get messages ([`Op::GetLimit`]).
+//! sender is told ([`Op::Ats`]); or, where that fails, the sender is asked to send it ([`Op::Cts`]), as
+//! for a rendezvous. The receiver, which sees what both ways cost, says whether it gets messages, and
+//! from which length on ([`Op::GetLimit`]); now and then one goes the other way, so that it sees more.
 //!
 //! A message that finds no receive is got at once and kept, if there is room and it would have been sent
 //! eagerly, so that its send is done whenever an eager one would be. Any other waits for its receive.
@@ -24,7 +24,7 @@ use crate::matching::Rts;
 use crate::stream::arriving::Target;
 use crate::stream::awaited::CtsEntry;
 use crate::stream::conn::Conn;
-use crate::stream::engine::Engine;
+use crate::stream::engine::{Engine, Limits};
 use crate::stream::records::{Origin, Output};
 use crate::stream::request::Send;
 use crate::{Buffer, Iov};
@@ -33,11 +33,11 @@ use crate::{Buffer, Iov};
 /// with the receiver at once.
 const MIN_GET_BYTES: u64 = 4 << 10;
 
-/// Messages from this many bytes on are got now and then also where the receiver wants only longer ones,
-/// so that it sees what that costs.
+/// Messages from this many bytes on are got now and then also where the receiver wants longer ones only.
 const MIN_PROBE_BYTES: u64 = 16 << 10;
 
-/// Messages between two of those.
+/// Messages until one goes the other way: it is got although it is too short, or sent eagerly although it
+/// is to be got.
 const MESSAGES_BETWEEN_PROBES: u32 = 512;
 
 /// A payload to be got from the peer's memory, see [`Output::Get`].
@@ -61,24 +61,26 @@ pub enum GetPlace<B> {
 }
 
 impl<B: Buffer> Conn<B> {
-    /// Whether the receiver is to get a message.
+    /// Whether the receiver is to get a message that is not injected.
     #[inline]
-    pub(super) fn is_to_get(&mut self, send: &Send<B>) -> bool {
+    pub(super) fn is_to_get(&mut self, send: &Send<B>, limits: &Limits) -> bool {
         let len = send.iov.len();
-        match len >= self.get_min {
-            true => self.get_address(send).is_some() && self.has_index(),
-            false => len >= MIN_PROBE_BYTES && self.is_probe(send),
-        }
+        len >= self.get_min.min(MIN_PROBE_BYTES) && self.can_get && self.chooses_get(send, limits)
     }
 
     #[cold]
-    fn is_probe(&mut self, send: &Send<B>) -> bool {
+    fn chooses_get(&mut self, send: &Send<B>, limits: &Limits) -> bool {
         if self.get_address(send).is_none() || !self.has_index() {
             return false;
         }
+        let wanted = send.iov.len() >= self.get_min;
+        if wanted && send.tag.is_some() && send.iov.len() > limits.eager_max {
+            // It is never sent eagerly.
+            return true;
+        }
         let left = self.get_countdown.checked_sub(1);
         self.get_countdown = left.unwrap_or(MESSAGES_BETWEEN_PROBES);
-        left.is_none()
+        wanted == left.is_some()
     }
 
     /// Where the payload of a message is, if the receiver can get it: it is in one piece.
@@ -209,8 +211,8 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Tells the peer from which length on this side gets messages: `1 << exponent` bytes, or none if
-    /// that is 0.
+    /// Tells the peer from which length on this side gets messages: `1 << exponent` bytes, or none at all
+    /// if that is 0.
     pub fn tell_get_limit(&mut self, conn_id: ConnId, exponent: u8) {
         let conn = self.conns.get(conn_id);
         if conn.is_some_and(|conn| conn.extensions.contains(Extensions::GET)) {
@@ -225,6 +227,7 @@ impl<B: Buffer> Engine<B> {
         if !conn.extensions.contains(Extensions::GET) {
             return Err(Errno::EPROTO);
         }
+        conn.can_get = header.get_limit() != u64::MAX;
         conn.get_countdown = MESSAGES_BETWEEN_PROBES;
         conn.set_get_min(header.get_limit().max(MIN_GET_BYTES));
         Ok(())

@@ -138,7 +138,8 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EAGAIN);
         }
         if !send.inject
-            && (conn.is_to_get(send) || send.tag.is_some() && conn.is_held_back(len, limits))
+            && (conn.is_to_get(send, limits)
+                || send.tag.is_some() && conn.is_held_back(len, limits))
         {
             return Ok(None);
         }

@@ -1,6 +1,5 @@
 //! Direct access: regions that are mapped, or reached by cross-memory attach.
 
-use std::ops::Not as _;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use ripstop_types::RmaIov;
 
 use super::ShmLink;
 use crate::attach::GetBuffers;
-use crate::copy_choice::Way;
+use crate::copy_choice::{NO_LIMIT, Way};
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
 use crate::windows::Windows;
@@ -190,32 +189,28 @@ impl DirectAccess<ShmLink> for RingDirect {
 
     fn take_get_limit(link: &ShmLink) -> Option<u8> {
         let rings = link.rings.get()?;
-        match &rings.attach {
-            Some(attach) => {
-                let limit = attach.lock().choice.take_limit()?;
-                let peer = &rings.peer;
-                match limit {
-                    0 => fi_info!(
-                        NAME,
-                        Subsys::EpData,
-                        "{peer}: messages come through the ring"
-                    ),
-                    _ => fi_info!(
-                        NAME,
-                        Subsys::EpData,
-                        "{peer}: messages from {} bytes on are copied by cross-memory attach, \
-                         shorter ones come through the ring",
-                        1_u64 << limit
-                    ),
-                }
-                Some(limit)
-            }
-            None => rings
-                .no_gets_told
-                .swap(true, Ordering::Relaxed)
-                .not()
-                .then_some(0),
+        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
+            return None;
+        };
+        let limit = attach
+            .lock()
+            .take_get_limit(link.attach_target(rings, process))?;
+        let peer = &rings.peer;
+        match limit {
+            0 | NO_LIMIT => fi_info!(
+                NAME,
+                Subsys::EpData,
+                "{peer}: messages come through the ring"
+            ),
+            _ => fi_info!(
+                NAME,
+                Subsys::EpData,
+                "{peer}: messages from {} bytes on are copied by cross-memory attach, shorter ones \
+                 come through the ring",
+                1_u64 << limit
+            ),
         }
+        Some(limit)
     }
 
     fn end_gets(link: &ShmLink) {

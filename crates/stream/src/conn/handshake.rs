@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ripstop_engine::id::{ConnId, EpId};
+use ripstop_engine::stream::Terms;
 use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::Interest;
 use ripstop_types::{Errno, FiAddr, Result};
@@ -14,9 +15,10 @@ use crate::state::accepting::{read_message, terms, write_message};
 use crate::state::connection::Phase;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
+use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
 use crate::transport::readiness::{Readiness as _, polls_links};
-use crate::transport::{HandshakeError, Transport};
+use crate::transport::{DirectOf, HandshakeError, Transport};
 
 impl<T: Transport> State<T> {
     /// Goes on with a handshake after an event on its connection.
@@ -64,9 +66,17 @@ impl<T: Transport> State<T> {
 
     /// The extensions of the protocol that this side offers.
     pub(crate) fn extensions(&self) -> Extensions {
-        match T::get_min(&self.params) {
-            Some(_) => Extensions::all(),
-            None => Extensions::all().difference(Extensions::GET),
+        match T::gets_messages(&self.params) {
+            true => Extensions::all(),
+            false => Extensions::all().difference(Extensions::GET),
+        }
+    }
+
+    /// The handshake of a connection is done: messages follow.
+    pub(crate) fn start_messages(&mut self, id: ConnId, terms: Terms) {
+        self.engine.conn_up(id, terms);
+        if DirectOf::<T>::SUPPORTED && terms.extensions.contains(Extensions::GET) {
+            self.tell_get_limit(id);
         }
     }
 
@@ -154,7 +164,7 @@ impl<T: Transport> State<T> {
             connection.deadline = None;
         }
         let terms = terms(&header, self.extensions(), has_rendezvous);
-        self.engine.conn_up(id, terms);
+        self.start_messages(id, terms);
         log_info!(T::EpCtrl, "{peer}: connected");
         if !is_rdm {
             self.msg_connected(id, &data);

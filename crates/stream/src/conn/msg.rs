@@ -54,7 +54,7 @@ impl<T: Transport> State<T> {
         self.answer(id, link, terms.extensions, data)
             .inspect_err(|error| self.drop_connection(id, *error))?;
         self.go_up(id);
-        self.engine.conn_up(id, terms);
+        self.start_messages(id, terms);
         if let Some(state) = self.ep(ep) {
             state.routes = vec![Some(id)];
         }

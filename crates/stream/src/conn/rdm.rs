@@ -259,7 +259,7 @@ impl<T: Transport> State<T> {
                 connection.role = Role::Loopback;
             }
         }
-        self.engine.conn_up(id, terms);
+        self.start_messages(id, terms);
         if decision == Decision::Loopback {
             return;
         }

@@ -42,16 +42,21 @@ impl<T: Transport> State<T> {
                 Err(_) => Got::UseStream,
             },
         };
-        let limit = DirectOf::<T>::take_get_limit(link);
         match got {
             Got::Done => self.engine.got(id, index),
             Got::UseStream => self.engine.not_got(id, index),
             Got::Ended => return,
         }
-        if let Some(exponent) = limit {
-            self.engine.tell_get_limit(id, exponent);
-        }
+        self.tell_get_limit(id);
         // The peer need not wait until all that is to be got has come.
         self.flush(id);
+    }
+
+    /// Tells the peer from which length on this side gets messages, unless it knows.
+    pub(crate) fn tell_get_limit(&mut self, id: ConnId) {
+        let link = self.connections.get(id).and_then(|c| c.link.as_ref());
+        if let Some(exponent) = link.and_then(|link| DirectOf::<T>::take_get_limit(link)) {
+            self.engine.tell_get_limit(id, exponent);
+        }
     }
 }

@@ -99,6 +99,7 @@ impl<T: Transport> State<T> {
     fn note_streamed(&mut self, id: ConnId, len: u64, began: Duration) {
         if let Some(link) = self.connections.get(id).and_then(|c| c.link.as_ref()) {
             DirectOf::<T>::note_streamed(link, len, T::System::now() - began);
+            self.tell_get_limit(id);
         }
     }
 }

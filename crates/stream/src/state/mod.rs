@@ -165,7 +165,6 @@ impl<T: Transport> State<T> {
                 tx_buffer: TX_BUFFER,
                 inline: tunables.inline,
                 eager_max: tunables.eager_max,
-                get_min: T::get_min(&params).unwrap_or(u64::MAX),
                 kept_bytes: tunables.kept_bytes,
                 kept_messages: tunables.kept_messages,
                 kept_longest: tunables.kept_longest,

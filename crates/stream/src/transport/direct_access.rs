@@ -90,8 +90,9 @@ pub trait DirectAccess<L>: Debug + 'static {
     /// So many bytes were received or sent by the stream in this time, while both sides were at it.
     fn note_streamed(_link: &L, _len: u64, _elapsed: Duration) {}
 
-    /// The exponent of a new length from which this side gets messages itself, to be told to the peer:
-    /// `1 << exponent` bytes, or none if that is 0. `None` while it is the one that was told last.
+    /// The exponent of a new length from which this side gets messages, to be told to the peer: `1 <<
+    /// exponent` bytes, or none at all if that is 0. `None` while it is the one that was told last, at
+    /// first 0. The first call finds out whether this side can.
     fn take_get_limit(_link: &L) -> Option<u8> {
         None
     }

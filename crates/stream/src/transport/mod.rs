@@ -97,12 +97,12 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
         count: usize,
     ) -> Result<Vec<Self::Listener>>;
 
-    /// The length in bytes from which the receiver of a message gets its payload from the sender's
-    /// memory ([`DirectAccess::get`]), until it says something else; `None` where it never does.
+    /// Whether receivers may get the payload of long messages from the memory of their sender
+    /// ([`DirectAccess::get`]).
     ///
     /// [`DirectAccess::get`]: crate::DirectAccess::get
-    fn get_min(_params: &Self::Params) -> Option<u64> {
-        None
+    fn gets_messages(_params: &Self::Params) -> bool {
+        false
     }
 
     /// Starts to connect to the listener at `to`.

@@ -4,7 +4,6 @@ use super::*;
 const ROOMY: Limits = Limits {
     tx_buffer: 64 << 10,
     eager_max: 1 << 20,
-    get_min: u64::MAX,
     kept_bytes: 64 << 10,
     kept_messages: u32::MAX,
     kept_total: 1 << 20,

@@ -29,7 +29,6 @@ const LIMITS: Limits = Limits {
     tx_buffer: 1024,
     inline: 64,
     eager_max: 4096,
-    get_min: u64::MAX,
     kept_bytes: 100 + 3 * ENTRY,
     kept_messages: 3,
     kept_longest: u64::MAX,

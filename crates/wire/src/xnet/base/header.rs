@@ -158,7 +158,7 @@ impl Header {
     }
 
     /// The length in bytes from which the sender of a `GetLimit` gets messages itself; [`u64::MAX`] if
-    /// it gets none.
+    /// it cannot get any.
     #[must_use]
     pub const fn get_limit(&self) -> u64 {
         self.eager_limit()
