@@ -32,6 +32,11 @@ const fn sixty_fourths(bytes: u64, count: u64) -> u64 {
     (bytes / 64).saturating_mul(count)
 }
 
+/// Of what may be kept, the bytes above which peers hold messages back.
+pub(super) const fn hold_back_bytes(may_be_kept: u64) -> u64 {
+    sixty_fourths(may_be_kept, HOLD_BACK_PARTS)
+}
+
 impl<B: Buffer> Conn<B> {
     /// Whether a tagged message of `len` bytes waits for its receive at this side.
     #[inline]
@@ -42,7 +47,7 @@ impl<B: Buffer> Conn<B> {
     }
 
     fn has_much_to_write(&self, limits: &Limits) -> bool {
-        self.unsent() > sixty_fourths(limits.kept_bytes, HOLD_BACK_PARTS)
+        self.unsent() > hold_back_bytes(limits.kept_bytes)
             && self.extensions.contains(Extensions::EAGER_LIMIT)
     }
 }
@@ -54,8 +59,8 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let much = conn.kept > sixty_fourths(self.limits.kept_bytes, HOLD_BACK_PARTS)
-            || self.kept > sixty_fourths(self.limits.kept_total, HOLD_BACK_PARTS);
+        let much = conn.kept > hold_back_bytes(self.limits.kept_bytes)
+            || self.kept > hold_back_bytes(self.limits.kept_total);
         if much && !conn.limits_peer && conn.extensions.contains(Extensions::EAGER_LIMIT) {
             conn.limits_peer = true;
             self.send_control(conn_id, &Header::with_eager_limit(ALWAYS_EAGER_BITS));

@@ -24,6 +24,7 @@ use crate::matching::Rts;
 use crate::stream::arriving::Target;
 use crate::stream::awaited::CtsEntry;
 use crate::stream::conn::Conn;
+use crate::stream::eager::hold_back_bytes;
 use crate::stream::engine::{Engine, Limits};
 use crate::stream::records::{Origin, Output};
 use crate::stream::request::Send;
@@ -116,9 +117,11 @@ impl<B: Buffer> Engine<B> {
             Some(_) => self.limits.eager_max.min(self.limits.kept_longest),
             None => self.limits.kept_longest,
         };
+        // The rest of the room is for the headers of those that follow: without, what is behind them, such
+        // as a barrier, would be held up.
         let fits = envelope.len <= longest
-            && conn.kept.saturating_add(envelope.len) <= self.limits.kept_bytes
-            && self.kept.saturating_add(envelope.len) <= self.limits.kept_total;
+            && conn.kept.saturating_add(envelope.len) <= hold_back_bytes(self.limits.kept_bytes)
+            && self.kept.saturating_add(envelope.len) <= hold_back_bytes(self.limits.kept_total);
         if !fits {
             return;
         }

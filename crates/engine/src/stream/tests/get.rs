@@ -177,11 +177,11 @@ fn what_cannot_be_got_is_asked_for() {
     assert_eq!(told(&mut f), []);
 }
 
-/// As `getting`, keeping this many bytes of messages at most.
+/// As `getting`, keeping this many bytes of messages that are got, and three times as many of others.
 fn keeping(bytes: u64) -> Fixture {
     let limits = Limits {
         eager_max: 40_000,
-        kept_bytes: bytes,
+        kept_bytes: 4 * bytes,
         kept_total: 1 << 20,
         ..LIMITS
     };
