@@ -76,6 +76,27 @@ fn writes_and_reads_are_measured() {
 }
 
 #[test]
+fn both_directions_are_measured() {
+    let options = ["--both", "--sizes", "8,100K", "--iterations", "32"];
+    let report = json(&options);
+    assert_eq!(report["both_ways"], true);
+    let messages = &report["messages"][1]["results"];
+    let report = json(&[&options[..], &["--rma"]].concat());
+    let memory = &report["remote_memory"][1]["results"];
+    for (of, quantity) in [
+        (messages, "latency_us"),
+        (messages, "bytes_per_second"),
+        (memory, "writes_per_second"),
+        (memory, "reads_per_second"),
+    ] {
+        for number in 0..2 {
+            let median = of[number][quantity]["A"]["median"].as_f64();
+            assert!(median > Some(0.0), "{quantity} in {of}");
+        }
+    }
+}
+
+#[test]
 fn groups_are_measured() {
     let options = ["--collective", "--ranks", "3", "--sizes", "8,64K"];
     let report = json(&[&options[..], &["--iterations", "20"]].concat());

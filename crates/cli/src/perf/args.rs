@@ -47,6 +47,10 @@ pub struct Options {
     #[arg(long, conflicts_with = "av")]
     pub(super) rma: bool,
 
+    /// Let both sides send, or write and read, at once.
+    #[arg(long, conflicts_with_all = ["av", "collective"])]
+    pub(super) both: bool,
+
     /// Let libraries register memory from memfd_create, sealed, which peers can map, to be written
     /// and read.
     #[arg(long, requires_all = ["rma", "lib"])]
@@ -81,8 +85,11 @@ pub struct WorkerOptions {
     pub(super) setup: Setup,
 }
 
-/// A message size, with `K` and `M` for powers of 1024.
-fn size(text: &str) -> Result<usize, String> {
+/// A message size in bytes, with `K` and `M` for powers of 1024.
+///
+/// # Errors
+/// What to give instead.
+pub fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.trim().to_ascii_uppercase() {
         text if text.ends_with('K') => (text[..text.len() - 1].to_owned(), 1 << 10),
         text if text.ends_with('M') => (text[..text.len() - 1].to_owned(), 1 << 20),

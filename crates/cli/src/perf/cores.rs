@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 ///
 /// # Errors
 /// When a core that was asked for is not there.
-pub(super) fn choose(asked: Option<(usize, usize)>) -> anyhow::Result<Option<(usize, usize)>> {
+pub fn choose(asked: Option<(usize, usize)>) -> anyhow::Result<Option<(usize, usize)>> {
     let allowed = allowed()?;
     if let Some((a, b)) = asked {
         for core in [a, b] {
@@ -30,7 +30,7 @@ pub(super) fn choose(asked: Option<(usize, usize)>) -> anyhow::Result<Option<(us
 }
 
 /// Says on standard error what makes times worth little: too few cores, or other programs.
-pub(super) fn warn(cores: Option<(usize, usize)>) {
+pub fn warn(cores: Option<(usize, usize)>) {
     if cores.is_none() {
         eprintln!("note: there is only one core for two processes, so times say little");
     }

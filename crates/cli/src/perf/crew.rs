@@ -11,15 +11,15 @@ use super::subject::{Lacks, Subject, Wanted};
 
 /// How to start the processes of a subject.
 #[derive(Clone, Debug)]
-pub(super) struct Start<'a> {
+pub struct Start<'a> {
     /// What they measure.
-    pub(super) subject: &'a Subject,
+    pub subject: &'a Subject,
     /// How many there are: client and server, the members of a group, or one alone.
-    pub(super) processes: usize,
+    pub processes: usize,
     /// Where each of them runs, by rank. Anywhere, when there are not as many.
-    pub(super) cores: Vec<usize>,
+    pub cores: Vec<usize>,
     /// What they open. The rank is set for each of them.
-    pub(super) setup: Setup,
+    pub setup: Setup,
 }
 
 impl Start<'_> {
@@ -141,14 +141,14 @@ impl Drop for Process {
 }
 
 /// The processes of one subject, by rank, which measure together.
-pub(super) struct Crew(Vec<Process>);
+pub struct Crew(Vec<Process>);
 
 impl Crew {
     /// Starts all, and waits until they know each other.
     ///
     /// # Errors
     /// What any of them says.
-    pub(super) fn start(start: &Start<'_>) -> Result<Self> {
+    pub fn start(start: &Start<'_>) -> Result<Self> {
         let ranks = 0..start.processes;
         let mut crew = Self(
             ranks
@@ -163,7 +163,7 @@ impl Crew {
     }
 
     /// What all of them have opened.
-    pub(super) fn provider(&self) -> &Measured {
+    pub fn provider(&self) -> &Measured {
         &self.0[0].provider
     }
 
@@ -171,7 +171,7 @@ impl Crew {
     ///
     /// # Errors
     /// What any of them says, and how it ended.
-    pub(super) fn take(&mut self, test: Test) -> Result<Sample> {
+    pub fn take(&mut self, test: Test) -> Result<Sample> {
         let samples = self.carry_out(&Order::Run(test))?;
         let longest = samples.iter().max_by_key(|sample| sample.nanos);
         let sample = if test.kind.is_collective() {
@@ -186,7 +186,7 @@ impl Crew {
     ///
     /// # Errors
     /// As for [`take`](Self::take).
-    pub(super) fn hand_over(&mut self, count: u32) -> Result<u64> {
+    pub fn hand_over(&mut self, count: u32) -> Result<u64> {
         let name = format!("perf-{}", std::process::id());
         let samples = self.carry_out(&Order::HandOver { name, count })?;
         Ok(samples[0].nanos)

@@ -71,13 +71,15 @@ pub(super) fn take<L: Lane>(lane: &mut L, side: Side, test: Test) -> Result<Dura
         idle: 0,
         since: Instant::now(),
         patience: match (test.kind, side) {
-            (Kind::Write | Kind::Read, Side::Server) => SERVING,
+            (Kind::Write | Kind::Read, Side::Server) | (Kind::WriteBoth | Kind::ReadBoth, _) => {
+                SERVING
+            }
             _ => PATIENCE,
         },
     };
     // What comes first does not count.
     let before = match test.kind {
-        Kind::Latency => test.count / 10 + 10,
+        Kind::Latency | Kind::Exchange => test.count / 10 + 10,
         _ => BATCH,
     };
     end.exchange(side, test, before)?;
@@ -109,6 +111,10 @@ impl<L: Lane> End<'_, L> {
             (Kind::Write, Side::Client) => self.reach(Post::Write, size, count),
             (Kind::Read, Side::Client) => self.reach(Post::Read, size, count),
             (Kind::Write | Kind::Read, Side::Server) => self.serve(),
+            (Kind::Exchange, _) => self.swap(size, count),
+            (Kind::StreamBoth, _) => self.stream_both(size, count),
+            (Kind::WriteBoth, _) => self.reach_both(Post::Write, size, count),
+            (Kind::ReadBoth, _) => self.reach_both(Post::Read, size, count),
             (Kind::Barrier | Kind::Allreduce | Kind::Insert, _) => {
                 bail!("not between two processes")
             }
@@ -193,11 +199,18 @@ impl<L: Lane> End<'_, L> {
         Ok(())
     }
 
-    /// `count` writes or reads, of which at most [`WINDOW`] are under way. They are over when a
-    /// message behind them is answered.
+    /// `count` writes or reads. They are over when a message behind them is answered.
     fn reach(&mut self, what: Post, size: usize, count: u32) -> Result<()> {
-        let (mut posted, mut done) = (0, 0);
         self.recv(ACK, ACK_SIZE)?;
+        self.operate(what, size, count)?;
+        self.send(DATA, ACK_SIZE)?;
+        self.sent()?;
+        self.received()
+    }
+
+    /// `count` writes or reads, of which at most [`WINDOW`] are under way.
+    fn operate(&mut self, what: Post, size: usize, count: u32) -> Result<()> {
+        let (mut posted, mut done) = (0, 0);
         while done < count {
             while posted < count && posted - done < WINDOW {
                 if !self.lane.post(what, size)? {
@@ -208,9 +221,7 @@ impl<L: Lane> End<'_, L> {
             self.poll()?;
             done += std::mem::take(&mut self.done.sent);
         }
-        self.send(DATA, ACK_SIZE)?;
-        self.sent()?;
-        self.received()
+        Ok(())
     }
 
     /// The other side of [`reach`](Self::reach).
@@ -219,6 +230,59 @@ impl<L: Lane> End<'_, L> {
         self.received()?;
         self.send(ACK, ACK_SIZE)?;
         self.sent()
+    }
+
+    /// `count` messages each way: the next goes when that of the other side has come. The receive for
+    /// it is posted before the other side can send it.
+    fn swap(&mut self, size: usize, count: u32) -> Result<()> {
+        self.recv(DATA, size)?;
+        for left in (0..count).rev() {
+            if left > 0 {
+                self.recv(DATA, size)?;
+                self.send_whole(size)?;
+            } else {
+                // As in `pong`.
+                self.send(DATA, size)?;
+                self.sent()?;
+            }
+            self.received()?;
+        }
+        Ok(())
+    }
+
+    /// `count` messages each way at once. What comes acknowledges what went: this side is at most
+    /// [`WINDOW`] messages ahead of those that it received, so the other one, which may be as many
+    /// behind, has twice as many receives posted and none of its messages is unexpected.
+    fn stream_both(&mut self, size: usize, count: u32) -> Result<()> {
+        let (mut receives, mut received, mut posted, mut sent) = (0, 0, 0, 0);
+        while sent < count || received < count {
+            while receives < count && receives - received < 2 * WINDOW {
+                if !self.lane.post(Post::Recv(DATA), size)? {
+                    break;
+                }
+                receives += 1;
+            }
+            while posted < count && posted < received + WINDOW {
+                if !self.lane.post(Post::Send(DATA), size)? {
+                    break;
+                }
+                posted += 1;
+            }
+            self.poll()?;
+            let done = std::mem::take(&mut self.done);
+            sent += done.sent;
+            received += done.received;
+        }
+        Ok(())
+    }
+
+    /// As [`reach`](Self::reach), by both sides. Each serves until the other one is done, too.
+    fn reach_both(&mut self, what: Post, size: usize, count: u32) -> Result<()> {
+        self.recv(DATA, ACK_SIZE)?;
+        self.operate(what, size, count)?;
+        self.send(DATA, ACK_SIZE)?;
+        self.sent()?;
+        self.received()
     }
 
     /// Sends a message and waits for what its way of sending gives: nothing for a small one.

@@ -5,9 +5,14 @@
 //! they read from this process (`protocol`) and are blocked in that read while they are not
 //! measuring, so that a pair of one library never disturbs a pair of the other. Samples of two
 //! libraries alternate: A B, then B A, and so on.
+//!
+//! Programs that measure more than two at once use the same processes: [`Crew`] starts them, also
+//! those that show what the machine itself can do ([`Subject::Machine`]), and takes samples. They run
+//! the program that calls it, which must have the subcommand [`WORKER`].
 
 mod args;
 mod av;
+mod bare;
 mod cores;
 mod crew;
 mod handover;
@@ -21,6 +26,12 @@ mod run;
 mod subject;
 mod worker;
 
-pub use args::{Options, WORKER, WorkerOptions};
+pub use args::{Options, WORKER, WorkerOptions, size};
+pub use cores::{choose as choose_cores, warn as warn_of_load};
+pub use crew::{Crew, Start};
+pub use plan::{BATCH, WINDOW};
+pub use protocol::{Kind, Measured, Sample, Setup, Test};
+pub use report::{bytes, digits, median};
 pub use run::main;
+pub use subject::{Lacks, Subject, Wanted, find as find_library};
 pub use worker::main as worker;

@@ -18,6 +18,7 @@ use ripstop_types::{EpType, Errno, FiAddr, Flags, MrMode, Progress, RmaIov, Thre
 
 use super::av::{CHUNK, peer};
 use super::lane::{Done, Lane, Post};
+use super::protocol::Measured;
 use super::subject::{KEY, Lacks, Wanted, home};
 use crate::endpoint::{Opening, RECV, SEND, failure, name};
 
@@ -34,9 +35,9 @@ const BATCH: usize = 16;
 /// A fabric, in which domains are opened as locks are needed: one thread, manual progress.
 pub(super) struct Opened<P: Provider> {
     /// What it offers.
-    pub(super) info: Info,
+    info: Info,
     /// The interface version it has.
-    pub(super) api: Version,
+    api: Version,
     fabric: Arc<P::Fabric>,
     wanted: Wanted,
     /// Memory that is reached can be mapped by peers.
@@ -56,6 +57,14 @@ impl<P: Provider> Opened<P> {
             wanted,
             memfd,
         })
+    }
+
+    /// How it calls itself.
+    pub(super) fn measured(&self) -> Measured {
+        Measured {
+            name: self.info.prov_name().to_owned(),
+            api: self.api.to_string(),
+        }
     }
 
     /// A domain without locks.

@@ -6,10 +6,10 @@ use super::protocol::{Kind, Test};
 use super::subject::Wanted;
 
 /// Messages that may be under way at once in a stream.
-pub(super) const WINDOW: u32 = 64;
+pub const WINDOW: u32 = 64;
 
 /// The receiver of a stream acknowledges this many messages at once.
-pub(super) const BATCH: u32 = WINDOW / 2;
+pub const BATCH: u32 = WINDOW / 2;
 
 /// Sizes of a whole run, in bytes.
 const SIZES: [usize; 10] = [
@@ -37,6 +37,8 @@ pub(super) struct Plan {
     pub(super) rounds: u32,
     iterations: Option<u32>,
     quick: bool,
+    /// Both sides at once.
+    both: bool,
     /// What endpoints must do.
     pub(super) wanted: Wanted,
     /// Peers to insert into an address vector, instead of all else.
@@ -65,6 +67,7 @@ impl Plan {
             rounds: options.pairs.unwrap_or(if options.quick { 3 } else { 5 }),
             iterations: options.iterations,
             quick: options.quick,
+            both: options.both,
             wanted,
             peers: options.av,
         }
@@ -90,10 +93,12 @@ impl Plan {
                 count,
             }];
         }
-        let kinds = match self.wanted {
-            Wanted::Messages => [Kind::Latency, Kind::Stream],
-            Wanted::Memory => [Kind::Write, Kind::Read],
-            Wanted::Groups => {
+        let kinds = match (self.wanted, self.both) {
+            (Wanted::Messages, false) => [Kind::Latency, Kind::Stream],
+            (Wanted::Messages, true) => [Kind::Exchange, Kind::StreamBoth],
+            (Wanted::Memory, false) => [Kind::Write, Kind::Read],
+            (Wanted::Memory, true) => [Kind::WriteBoth, Kind::ReadBoth],
+            (Wanted::Groups, _) => {
                 let sums = self
                     .sizes
                     .iter()
@@ -110,17 +115,19 @@ impl Plan {
     fn test(&self, kind: Kind, size: usize) -> Test {
         let count = self.iterations.unwrap_or_else(|| {
             let count = match kind {
-                Kind::Latency => 20_000 / (1 + size / (16 << 10)),
-                Kind::Stream | Kind::Write => 100_000 / (1 + size / (4 << 10)),
+                Kind::Latency | Kind::Exchange => 20_000 / (1 + size / (16 << 10)),
+                Kind::Stream | Kind::StreamBoth | Kind::Write | Kind::WriteBoth => {
+                    100_000 / (1 + size / (4 << 10))
+                }
                 // Each is a round trip, and some libraries take their time.
-                Kind::Read => 20_000 / (1 + size / (16 << 10)),
+                Kind::Read | Kind::ReadBoth => 20_000 / (1 + size / (16 << 10)),
                 // Members may be more than cores.
                 Kind::Barrier | Kind::Allreduce | Kind::Insert => 4_000 / (1 + size / (16 << 10)),
             };
             u32::try_from(if self.quick { count / 5 } else { count }).unwrap_or(u32::MAX)
         });
         let count = match kind {
-            Kind::Latency | Kind::Barrier | Kind::Allreduce => count.max(20),
+            Kind::Latency | Kind::Exchange | Kind::Barrier | Kind::Allreduce => count.max(20),
             // The receiver acknowledges whole batches.
             _ => count.max(BATCH).next_multiple_of(BATCH),
         };
@@ -160,6 +167,26 @@ mod tests {
         for test in &tests[1..] {
             assert_eq!((test.kind, test.size % ELEMENT), (Kind::Allreduce, 0));
             assert!(test.count >= 20);
+        }
+    }
+
+    #[test]
+    fn both_sides_are_tests_of_their_own() {
+        for (rma, kinds) in [
+            (false, [Kind::Exchange, Kind::StreamBoth]),
+            (true, [Kind::WriteBoth, Kind::ReadBoth]),
+        ] {
+            let plan = Plan::new(&Options {
+                sizes: vec![8],
+                both: true,
+                rma,
+                ..Options::default()
+            });
+            let found = plan.tests();
+            assert_eq!(
+                found.iter().map(|test| test.kind).collect::<Vec<_>>(),
+                kinds
+            );
         }
     }
 

@@ -8,19 +8,21 @@ use super::subject::Wanted;
 /// What a process opens, which it is told when it starts. The library that it loads is an argument
 /// of its own, since a path need not be text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Setup {
+pub struct Setup {
     /// The provider.
-    pub(super) provider: String,
+    pub provider: String,
     /// What its endpoint must do.
-    pub(super) wanted: Wanted,
+    pub wanted: Wanted,
     /// Which of the processes it is: the client before the server, or a member of a group.
-    pub(super) rank: usize,
+    pub rank: usize,
     /// The core to run on.
-    pub(super) core: Option<usize>,
+    pub core: Option<usize>,
     /// The largest message there will be.
-    pub(super) largest: usize,
+    pub largest: usize,
+    /// No library at all, but what the machine can do for this provider.
+    pub bare: bool,
     /// Memory that is reached can be mapped by the peer.
-    pub(super) memfd: bool,
+    pub memfd: bool,
 }
 
 /// Which end of a connection a process is.
@@ -45,15 +47,23 @@ impl Side {
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Kind {
+pub enum Kind {
     /// One message there and one back, again and again.
     Latency,
     /// Messages one way, [`WINDOW`](super::plan::WINDOW) under way at once.
     Stream,
+    /// One message of each side, both ways at once, again and again.
+    Exchange,
+    /// As `Stream`, both ways at once.
+    StreamBoth,
     /// Writes of the other side's memory, as many under way.
     Write,
     /// Reads of the other side's memory, as many under way.
     Read,
+    /// As `Write`, by both sides at once.
+    WriteBoth,
+    /// As `Read`, by both sides at once.
+    ReadBoth,
     /// Barriers of a group, one after the other.
     Barrier,
     /// Sums of what all members of a group have, one after the other.
@@ -64,12 +74,16 @@ pub(super) enum Kind {
 
 impl Kind {
     /// In a progress line.
-    pub(super) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Latency => "latency",
             Self::Stream => "stream",
+            Self::Exchange => "exchange",
+            Self::StreamBoth => "streams both ways",
             Self::Write => "writes",
             Self::Read => "reads",
+            Self::WriteBoth => "writes both ways",
+            Self::ReadBoth => "reads both ways",
             Self::Barrier => "barrier",
             Self::Allreduce => "allreduce",
             Self::Insert => "insertions",
@@ -84,31 +98,31 @@ impl Kind {
 
 /// What is done for one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Test {
+pub struct Test {
     /// What is timed.
-    pub(super) kind: Kind,
+    pub kind: Kind,
     /// Bytes of a message.
-    pub(super) size: usize,
+    pub size: usize,
     /// Messages one way, operations, or peers.
-    pub(super) count: u32,
+    pub count: u32,
 }
 
 /// What it took.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Sample {
+pub struct Sample {
     /// Nanoseconds for all messages, operations or peers.
-    pub(super) nanos: u64,
+    pub nanos: u64,
     /// Bytes that the process has grown by, where peers were inserted.
-    pub(super) bytes: u64,
+    pub bytes: u64,
 }
 
 /// A provider of a library, as the library names it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Measured {
+pub struct Measured {
     /// The full name, with those of the providers it is layered over.
-    pub(super) name: String,
+    pub name: String,
     /// The interface version it has.
-    pub(super) api: String,
+    pub api: String,
 }
 
 /// What a process is told.

@@ -24,6 +24,8 @@ pub(super) struct Report {
     pub(super) ranks: Option<u32>,
     /// Libraries had memory that peers can map.
     pub(super) memfd: bool,
+    /// Both sides sent, wrote and read at once.
+    pub(super) both: bool,
     /// Samples of each test.
     pub(super) rounds: u32,
     /// What was compared, one or two.
@@ -117,15 +119,15 @@ macro_rules! columns {
 
 columns! {
     MESSAGES {
-        "latency us" latency_us: Latency, one_way, digits;
-        "rate M/s" messages_per_second: Stream, rate, millions;
-        "bandwidth MB/s" bytes_per_second: Stream, bandwidth, millions;
+        "latency us" latency_us: Latency | Exchange, one_way, digits;
+        "rate M/s" messages_per_second: Stream | StreamBoth, rate, millions;
+        "bandwidth MB/s" bytes_per_second: Stream | StreamBoth, bandwidth, millions;
     }
     MEMORY {
-        "writes M/s" writes_per_second: Write, rate, millions;
-        "written MB/s" bytes_written_per_second: Write, bandwidth, millions;
-        "reads M/s" reads_per_second: Read, rate, millions;
-        "read MB/s" bytes_read_per_second: Read, bandwidth, millions;
+        "writes M/s" writes_per_second: Write | WriteBoth, rate, millions;
+        "written MB/s" bytes_written_per_second: Write | WriteBoth, bandwidth, millions;
+        "reads M/s" reads_per_second: Read | ReadBoth, rate, millions;
+        "read MB/s" bytes_read_per_second: Read | ReadBoth, bandwidth, millions;
     }
     GROUP {
         "latency us" latency_us: Barrier | Allreduce, duration, digits;
@@ -141,9 +143,10 @@ fn each(sample: Sample, test: Test) -> f64 {
     sample.nanos as f64 / f64::from(test.count)
 }
 
-/// Half a round trip in microseconds.
+/// Half a round trip in microseconds; all of an exchange, in which a message goes each way at once.
 fn one_way(sample: Sample, test: Test) -> f64 {
-    each(sample, test) / 2e3
+    let halves = if test.kind == Kind::Latency { 2e3 } else { 1e3 };
+    each(sample, test) / halves
 }
 
 /// Microseconds of an operation of a group.
@@ -222,7 +225,8 @@ impl Quantity {
 }
 
 /// The middle sample, or the mean of the two in the middle; 0 without samples.
-fn median(samples: &[f64]) -> f64 {
+#[must_use]
+pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -236,10 +240,12 @@ fn median(samples: &[f64]) -> f64 {
 impl Series {
     fn what(&self) -> What {
         match self.taken.first().map(|taken| taken.test.kind) {
-            Some(Kind::Write | Kind::Read) => What::Memory,
+            Some(Kind::Write | Kind::Read | Kind::WriteBoth | Kind::ReadBoth) => What::Memory,
             Some(Kind::Barrier | Kind::Allreduce) => What::Group,
             Some(Kind::Insert) => What::Peers,
-            Some(Kind::Latency | Kind::Stream) | None => What::Messages,
+            Some(Kind::Latency | Kind::Stream | Kind::Exchange | Kind::StreamBoth) | None => {
+                What::Messages
+            }
         }
     }
 
@@ -397,6 +403,15 @@ fn legend(report: &Report) -> String {
         text += "; A/B is the median of the rounds' ratios";
     }
     text += &match report.series.first().map(Series::what) {
+        Some(What::Messages) if report.both => format!(
+            "\nboth sides at once; latency: one message each way, less is better; rate and bandwidth \
+             of each direction with {WINDOW} messages under way, more is better"
+        ),
+        Some(What::Memory) if report.both => format!(
+            "\nboth sides at once, each with {WINDOW} operations under way; of each side; more is \
+             better{}",
+            mapped(report)
+        ),
         Some(What::Messages) => format!(
             "\nlatency: half a round trip, less is better; rate and bandwidth: one way with {WINDOW} \
              messages under way, more is better"
@@ -454,7 +469,8 @@ fn table(header: Vec<String>) -> Table {
 }
 
 /// Bytes with `K` and `M` where they are whole.
-fn bytes(size: usize) -> String {
+#[must_use]
+pub fn bytes(size: usize) -> String {
     match size {
         size if size != 0 && size.is_multiple_of(1 << 20) => format!("{}M", size >> 20),
         size if size != 0 && size.is_multiple_of(1 << 10) => format!("{}K", size >> 10),
@@ -463,7 +479,8 @@ fn bytes(size: usize) -> String {
 }
 
 /// Three digits that count.
-fn digits(value: f64) -> String {
+#[must_use]
+pub fn digits(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
         value if value >= 10.0 => format!("{value:.1}"),
@@ -501,6 +518,7 @@ pub(super) fn json(report: &Report) -> Value {
     };
     json!({
         "cores": report.cores,
+        "both_ways": report.both,
         "rounds": report.rounds,
         "window": WINDOW,
         "libraries": libraries,
@@ -552,6 +570,7 @@ mod tests {
             cores: None,
             ranks,
             memfd: false,
+            both: false,
             rounds: 1,
             libraries: Vec::new(),
             series,

@@ -42,6 +42,7 @@ pub fn main(options: &Options) -> Result<()> {
         cores,
         ranks,
         memfd: options.memfd,
+        both: options.both,
         rounds: plan.rounds,
         libraries: Vec::new(),
         series: Vec::new(),
@@ -58,10 +59,12 @@ pub fn main(options: &Options) -> Result<()> {
                 rank: 0,
                 core: None,
                 largest: plan.largest(),
+                bare: *subject == Subject::Machine,
                 // What a program in Rust does that wants its memory reached: peers map it.
                 memfd: match subject {
                     Subject::Native => MAPS.contains(&provider),
                     Subject::Library(_) => options.memfd,
+                    Subject::Machine => false,
                 },
             },
         };

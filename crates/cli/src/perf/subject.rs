@@ -6,13 +6,15 @@ use anyhow::{Context as _, bail, ensure};
 use ripstop_types::Flags;
 use serde::{Deserialize, Serialize};
 
-/// One of the (at most two) things to compare.
+/// One of the things to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
+pub enum Subject {
     /// The Rust objects in this program.
     Native,
     /// A `libfabric.so.1` through the C interface.
     Library(PathBuf),
+    /// No library: what plain programs do here.
+    Machine,
 }
 
 impl Subject {
@@ -36,7 +38,7 @@ impl Subject {
     /// The library's path.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
-            Self::Native => None,
+            Self::Native | Self::Machine => None,
             Self::Library(path) => Some(path),
         }
     }
@@ -47,12 +49,16 @@ impl std::fmt::Display for Subject {
         match self {
             Self::Native => write!(f, "Ripstop {} in Rust", env!("CARGO_PKG_VERSION")),
             Self::Library(path) => path.display().fmt(f),
+            Self::Machine => f.write_str("the machine"),
         }
     }
 }
 
 /// The whole path of a library. Two libraries of one name are only told apart with a slash.
-fn find(path: &Path) -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// When there is no such file.
+pub fn find(path: &Path) -> anyhow::Result<PathBuf> {
     let found = path.canonicalize().with_context(|| {
         format!(
             "--lib {}: give the path of a libfabric.so.1",
@@ -77,7 +83,7 @@ pub(super) const KEY: u64 = 1;
 
 /// What an endpoint must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Wanted {
+pub enum Wanted {
     /// Tagged messages.
     Messages,
     /// Also writes and reads of the peer's memory.
@@ -111,7 +117,7 @@ impl std::fmt::Display for Wanted {
 /// A library has not what is to be measured: an error that ends no more than that.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Lacks(pub(super) String);
+pub struct Lacks(pub String);
 
 #[cfg(test)]
 mod tests {

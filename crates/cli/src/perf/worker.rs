@@ -11,6 +11,7 @@ use ripstop_tcp::TcpProvider;
 
 use super::args::WorkerOptions;
 use super::av::resident;
+use super::bare::{self, Bare, Memory, Sockets};
 use super::lane::{self, Lane as _};
 use super::member::InGroup;
 use super::opened::Opened;
@@ -41,7 +42,10 @@ fn measure(options: &WorkerOptions) -> Result<()> {
     if let Some(core) = setup.core {
         cores::pin(core)?;
     }
+    let side = Side::of(setup.rank);
     match (&options.lib, setup.provider.as_str()) {
+        (None, "tcp") if setup.bare => plain(Sockets::new(side, setup.largest)?, side),
+        (None, "shm") if setup.bare => plain(Memory::new(side, setup.largest)?, side),
         (Some(path), name) => obey(&ForeignProvider::new(Library::open(path)?, name), setup),
         (None, "tcp") => obey(&TcpProvider::new(), setup),
         (None, "shm") => obey(&ShmProvider::new(), setup),
@@ -50,26 +54,23 @@ fn measure(options: &WorkerOptions) -> Result<()> {
 }
 
 fn obey<P: Provider>(provider: &P, setup: &Setup) -> Result<()> {
+    let side = Side::of(setup.rank);
     let site = &Opened::new(provider, setup.wanted, setup.memfd)?;
     if setup.wanted == Wanted::Groups {
         let mut member = InGroup::new(site.member(setup.largest, setup.rank)?);
         let address = member.address()?;
-        return serve(site, address, |order| match order {
+        return serve(site.measured(), address, |order| match order {
             Order::Meet(addresses) => member.join(&addresses).map(|()| Sample::default()),
             Order::Run(test) => measured(test, member.take(test)),
             other => bail!("a member of a group does not know {other:?}"),
         });
     }
-    let side = Side::of(setup.rank);
     let mut lane = site.lane(setup.largest.max(lane::ACK_SIZE))?;
     let address = lane.address()?;
-    serve(site, address, |order| match order {
-        Order::Meet(addresses) => {
-            let peer = addresses
-                .get(1 - setup.rank.min(1))
-                .context("nobody to meet")?;
-            lane.meet(peer).map(|()| Sample::default())
-        }
+    serve(site.measured(), address, |order| match order {
+        Order::Meet(addresses) => lane
+            .meet(other(&addresses, side)?)
+            .map(|()| Sample::default()),
         Order::Run(test) if test.kind == Kind::Insert => {
             let before = resident()?;
             let took = sample(site.insert(test.count)?);
@@ -81,19 +82,32 @@ fn obey<P: Provider>(provider: &P, setup: &Setup) -> Result<()> {
     })
 }
 
+/// As [`obey`], without a library.
+fn plain<B: Bare>(mut bare: B, side: Side) -> Result<()> {
+    let address = bare.address()?;
+    serve(Measured::default(), address, |order| match order {
+        Order::Meet(addresses) => {
+            let peer = other(&addresses, side)?;
+            bare.meet(peer).map(|()| Sample::default())
+        }
+        Order::Run(test) => measured(test, bare::take(&mut bare, side, test)),
+        Order::HandOver { name, count } => handover::take(&name, side, count).map(sample),
+    })
+}
+
+/// The address of the other one of two processes.
+fn other(addresses: &[Vec<u8>], side: Side) -> Result<&Vec<u8>> {
+    let rank = usize::from(side == Side::Client);
+    addresses.get(rank).context("nobody to meet")
+}
+
 /// Carries out orders until there are no more.
-fn serve<P: Provider>(
-    site: &Opened<P>,
+fn serve(
+    provider: Measured,
     address: Vec<u8>,
     mut carry_out: impl FnMut(Order) -> Result<Sample>,
 ) -> Result<()> {
-    say(&Answer::Ready {
-        address,
-        provider: Measured {
-            name: site.info.prov_name().to_owned(),
-            api: site.api.to_string(),
-        },
-    })?;
+    say(&Answer::Ready { address, provider })?;
     for line in stdin().lines() {
         let order = serde_json::from_str(&line?).context("an order that makes no sense")?;
         say(&Answer::Took(carry_out(order)?))?;

@@ -155,3 +155,48 @@ fn writes_and_reads_are_over_when_a_message_behind_them_is_answered() {
         assert!(a.posted.is_empty() && b.posted.is_empty());
     }
 }
+
+#[test]
+fn both_sides_swap_messages() {
+    for size in [8, 100] {
+        let test = Test {
+            kind: Kind::Exchange,
+            size,
+            count: 200,
+        };
+        let (a, b) = both(test);
+        assert_eq!((a.delivered, b.delivered), (230, 230));
+        assert!(a.most_posted <= 2 && b.most_posted <= 2);
+        assert!(a.posted.is_empty() && b.posted.is_empty());
+    }
+}
+
+#[test]
+fn streams_go_both_ways_and_find_receives_posted() {
+    let test = Test {
+        kind: Kind::StreamBoth,
+        size: 8,
+        count: 10 * BATCH,
+    };
+    let (a, b) = both(test);
+    assert_eq!((a.delivered, b.delivered), (11 * BATCH, 11 * BATCH));
+    for side in [&a, &b] {
+        assert!(side.most_posted <= 2 * WINDOW as usize);
+        assert!(side.posted.is_empty() && side.came.is_empty());
+    }
+}
+
+#[test]
+fn both_sides_reach_each_other() {
+    for kind in [Kind::WriteBoth, Kind::ReadBoth] {
+        let test = Test {
+            kind,
+            size: 8,
+            count: 10 * BATCH,
+        };
+        let (a, b) = both(test);
+        assert_eq!((a.reached, b.reached), (11 * BATCH, 11 * BATCH));
+        assert!(a.most_reached <= WINDOW && b.most_reached <= WINDOW);
+        assert_eq!((a.delivered, b.delivered), (2, 2));
+    }
+}
