@@ -1,7 +1,7 @@
-//! Counts the user-space instructions that a `libfabric.so.1` spends on a message of 8 bytes, and its
-//! system calls.
+//! Compares Ripstop with its peers ([`compare`]), and counts the user-space instructions that a
+//! `libfabric.so.1` spends on a message of 8 bytes, and its system calls.
 //!
-//! One process with one thread has two reliable datagram endpoints in one domain
+//! For a count, one process with one thread has two reliable datagram endpoints in one domain
 //! (`FI_THREAD_DOMAIN`, manual progress). It runs under callgrind, once for N messages and once
 //! for 2N; the difference is what N messages cost. Instructions of this program itself are told
 //! apart by the file they lie in and left out, so a count is that of the library and of the C
@@ -11,6 +11,7 @@
 mod budget;
 mod callgrind;
 mod client;
+mod compare;
 mod count;
 mod fresh;
 mod operation;
@@ -22,8 +23,9 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
 use operation::Operation;
+use ripstop_cli::perf::{self, WORKER, WorkerOptions};
 
-/// Counts instructions of a libfabric.so.1.
+/// Compares and counts what a libfabric.so.1 does.
 #[derive(Parser)]
 #[command(disable_help_subcommand = true)]
 struct Args {
@@ -51,6 +53,11 @@ enum Command {
         #[arg(long)]
         lower: bool,
     },
+    /// Measure ours beside other libraries and what the machine can do.
+    Compare(compare::Options),
+    /// One of the processes that `compare` starts.
+    #[command(name = WORKER, hide = true)]
+    PerfWorker(WorkerOptions),
     /// What runs under callgrind.
     #[command(hide = true)]
     Client {
@@ -88,6 +95,8 @@ fn run(command: Command) -> Result<bool> {
             Ok(true)
         }
         Command::Budget { lib, lower } => budget::check(lib.as_deref(), lower),
+        Command::Compare(options) => compare::main(&options),
+        Command::PerfWorker(options) => perf::worker(&options).map(|()| true),
         Command::Client {
             lib,
             provider,

@@ -1,0 +1,160 @@
+//! `ripstop-bench compare`: ours beside other libraries and what the machine can do.
+//!
+//! All are measured by the processes of `ripstop perf` ([`ripstop_cli::perf`]), pinned to two cores,
+//! one sample after the other. The handover of a cache line between the cores is taken beside every
+//! sample, and samples are grouped by it: the cores of a virtual machine may move.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, ValueEnum};
+use ripstop_cli::perf::{Kind, size};
+
+mod fabtests;
+mod plot;
+mod run;
+mod samples;
+mod table;
+mod targets;
+
+/// Options of the comparison.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Our libfabric.so.1; that of target/dist without one.
+    #[arg(long, value_name = "PATH")]
+    lib: Option<PathBuf>,
+
+    /// Another libfabric.so.1 to compare with, such as one built from C.
+    #[arg(long, value_name = "PATH")]
+    peer: Vec<PathBuf>,
+
+    /// Measure only these providers.
+    #[arg(short, long, value_name = "PROV", value_parser = ["tcp", "shm"])]
+    provider: Vec<String>,
+
+    /// Measure only these tests.
+    #[arg(short, long, value_enum, value_name = "TEST", value_delimiter = ',')]
+    test: Vec<Tests>,
+
+    /// Sizes in bytes, such as 8,4K,1M, instead of 1 B to 16 MiB.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
+    sizes: Vec<usize>,
+
+    /// Samples of each test; 7 by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pairs: Option<u32>,
+
+    /// Few sizes, short samples, three of each.
+    #[arg(long)]
+    quick: bool,
+
+    /// The two cores to run on, such as 0,1.
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 2)]
+    cores: Vec<usize>,
+
+    /// Also run fi_rma_bw, fi_rdm_tagged_bw and fi_rdm_tagged_pingpong of this folder, which were
+    /// built elsewhere, on ours and each peer.
+    #[arg(long, value_name = "DIR")]
+    fabtests: Option<PathBuf>,
+
+    /// Write every sample to a file, for --join.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Measure nothing: report what earlier runs have saved, put together.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["lib", "peer", "provider"])]
+    join: Vec<PathBuf>,
+
+    /// Print one JSON object with every sample instead of tables.
+    #[arg(long)]
+    json: bool,
+
+    /// Draw plots into this folder.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+
+    /// Fail when a target does not hold.
+    #[arg(long)]
+    strict: bool,
+}
+
+/// A test in one direction and in both, which are rows of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Tests {
+    /// Half round trips and exchanges of tagged messages.
+    Latency,
+    /// Tagged messages, 64 under way.
+    Messages,
+    /// RMA writes, 64 under way.
+    Writes,
+    /// RMA reads, 64 under way.
+    Reads,
+}
+
+impl Tests {
+    const fn kinds(self) -> [Kind; 2] {
+        match self {
+            Self::Latency => [Kind::Latency, Kind::Exchange],
+            Self::Messages => [Kind::Stream, Kind::StreamBoth],
+            Self::Writes => [Kind::Write, Kind::WriteBoth],
+            Self::Reads => [Kind::Read, Kind::ReadBoth],
+        }
+    }
+}
+
+/// Measures, or takes what was measured, and reports; `false` when a target does not hold and that
+/// was asked.
+///
+/// # Errors
+/// When something cannot be measured, read or written.
+pub(crate) fn main(options: &Options) -> Result<bool> {
+    let record = match options.join.split_first() {
+        Some((first, rest)) => joined(first, rest)?,
+        None => run::measure(options)?,
+    };
+    if let Some(path) = &options.save {
+        let text = serde_json::to_string(&record)?;
+        std::fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    let verdicts = targets::verdicts(&record);
+    if options.json {
+        println!("{:#}", table::json(&record, &verdicts));
+    } else {
+        table::print(&record, &verdicts);
+    }
+    if let Some(dir) = &options.svg {
+        for path in plot::draw(&record, dir)? {
+            eprintln!("drew {}", path.display());
+        }
+    }
+    if let Some(dir) = &options.fabtests {
+        ensure!(
+            options.join.is_empty(),
+            "--fabtests measures: leave out --join"
+        );
+        fabtests::print(dir, options)?;
+    }
+    Ok(!options.strict || verdicts.iter().all(targets::Verdict::holds))
+}
+
+/// What several runs have saved.
+fn joined(first: &PathBuf, rest: &[PathBuf]) -> Result<samples::Record> {
+    let read = |path: &PathBuf| -> Result<samples::Record> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        serde_json::from_str(&text).with_context(|| format!("{} is no run", path.display()))
+    };
+    let mut record = read(first)?;
+    for path in rest {
+        let other = read(path)?;
+        let labels = |of: &samples::Record| -> Vec<String> {
+            of.subjects.iter().map(|s| s.label.clone()).collect()
+        };
+        ensure!(
+            labels(&other) == labels(&record) && other.machine == record.machine,
+            "{} was measured with other libraries or on another machine",
+            path.display()
+        );
+        record.merge(other);
+    }
+    Ok(record)
+}

@@ -1,0 +1,362 @@
+//! Taking the samples, in turns.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use ripstop_cli::perf::{
+    self, BATCH, Crew, Kind, Lacks, Setup, Start, Test, Wanted, bytes, choose_cores, find_library,
+    warn_of_load,
+};
+
+use super::samples::{Record, Role, Round, Subject, Taken};
+use super::{Options, Tests};
+use crate::existing;
+
+/// Sizes of a whole run, in bytes.
+const SIZES: [usize; 12] = [
+    1,
+    8,
+    64,
+    512,
+    4 << 10,
+    8 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+    16 << 20,
+];
+
+/// Sizes of a quick run, in bytes.
+const QUICK_SIZES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
+
+/// Rounds of a whole run and of a quick one.
+const ROUNDS: u32 = 7;
+const QUICK_ROUNDS: u32 = 3;
+
+/// How often a cache line goes there and back beside each sample: about a millisecond with what comes
+/// before it.
+const HANDOVERS: u32 = 3_000;
+
+/// One of the columns, and what its processes load.
+struct Column {
+    shown: Subject,
+    loads: perf::Subject,
+}
+
+/// What is done, and how often.
+struct Plan<'a> {
+    options: &'a Options,
+    columns: Vec<Column>,
+    sizes: Vec<usize>,
+    rounds: u32,
+    cores: Vec<usize>,
+}
+
+/// Measures all that the options ask for.
+///
+/// # Errors
+/// When a library is not there or a process fails.
+pub(super) fn measure(options: &Options) -> Result<Record> {
+    let asked = match options.cores[..] {
+        [a, b] => Some((a, b)),
+        _ => None,
+    };
+    let cores = choose_cores(asked)?;
+    warn_of_load(cores);
+    let plan = Plan {
+        options,
+        columns: columns(options)?,
+        sizes: sizes(options),
+        rounds: options.pairs.unwrap_or(match options.quick {
+            true => QUICK_ROUNDS,
+            false => ROUNDS,
+        }),
+        cores: cores.map_or_else(Vec::new, |(a, b)| vec![a, b]),
+    };
+    let mut record = Record {
+        machine: machine(),
+        command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        cores,
+        subjects: plan.columns.iter().map(|c| c.shown.clone()).collect(),
+        tests: Vec::new(),
+    };
+    let providers = match options.provider.as_slice() {
+        [] => vec!["tcp", "shm"],
+        given => given.iter().map(String::as_str).collect(),
+    };
+    for provider in providers {
+        for wanted in [Wanted::Messages, Wanted::Memory] {
+            record.tests.extend(plan.measure(provider, wanted)?);
+        }
+    }
+    ensure!(!record.tests.is_empty(), "there is nothing to measure");
+    Ok(record)
+}
+
+/// Ours, ours from Rust, the peers and the machine.
+fn columns(options: &Options) -> Result<Vec<Column>> {
+    let ours = existing(&options.lib.clone().unwrap_or_else(crate::built))?;
+    let column = |role, label: &str, about: String, loads| Column {
+        shown: Subject {
+            role,
+            label: label.to_owned(),
+            about,
+        },
+        loads,
+    };
+    let path = |path: &Path| path.display().to_string();
+    let mut columns = vec![
+        column(
+            Role::Ours,
+            "ours",
+            format!("{}, through the C interface", path(&ours)),
+            perf::Subject::Library(ours),
+        ),
+        column(
+            Role::Rust,
+            "Rust",
+            "the same sources from Rust".to_owned(),
+            perf::Subject::Native,
+        ),
+    ];
+    for (number, peer) in options.peer.iter().enumerate() {
+        let found = find_library(peer)?;
+        let label = match number {
+            0 => "peer".to_owned(),
+            number => format!("peer {}", number + 1),
+        };
+        let about = format!("{}, through the C interface", path(&found));
+        columns.push(column(
+            Role::Peer,
+            &label,
+            about,
+            perf::Subject::Library(found),
+        ));
+    }
+    columns.push(column(
+        Role::Machine,
+        "machine",
+        "tcp: plain sockets, polled; shm: memcpy through a shared buffer for messages, attach (process_vm) \
+         for writes and reads"
+            .to_owned(),
+        perf::Subject::Machine,
+    ));
+    Ok(columns)
+}
+
+fn sizes(options: &Options) -> Vec<usize> {
+    let mut sizes = match (options.sizes.as_slice(), options.quick) {
+        ([], false) => SIZES.to_vec(),
+        ([], true) => QUICK_SIZES.to_vec(),
+        (given, _) => given.to_vec(),
+    };
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The processor, how many there are, and the kernel.
+fn machine() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let mut lines = info.lines().filter(|line| line.starts_with(name));
+        let line = lines.next().and_then(|line| line.split_once(": "));
+        line.map(|(_, value)| value.to_owned())
+    };
+    let model = field("model name").unwrap_or_else(|| "unknown processor".to_owned());
+    let (family, number) = (field("cpu family"), field("model\t"));
+    let number = family
+        .zip(number)
+        .map_or_else(String::new, |(family, number)| {
+            format!(" (family {family}, model {number})")
+        });
+    let count = info.lines().filter(|line| line.starts_with("processor"));
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!(
+        "{model}{number}, {} cores, Linux {}",
+        count.count(),
+        kernel.trim()
+    )
+}
+
+impl Plan<'_> {
+    /// The tests of endpoints that do what is wanted.
+    fn tests(&self, wanted: Wanted) -> Vec<Test> {
+        let all = match wanted {
+            Wanted::Messages => [Tests::Latency, Tests::Messages],
+            _ => [Tests::Writes, Tests::Reads],
+        };
+        let asked = &self.options.test;
+        let tests = all
+            .into_iter()
+            .filter(|test| asked.is_empty() || asked.contains(test));
+        let kinds = tests.flat_map(Tests::kinds).collect::<Vec<_>>();
+        let of = |kind: &Kind| {
+            let (kind, quick) = (*kind, self.options.quick);
+            self.sizes.iter().map(move |&size| Test {
+                kind,
+                size,
+                count: count(kind, size, quick),
+            })
+        };
+        kinds.iter().flat_map(of).collect()
+    }
+
+    fn start(&self, column: &'_ Column, provider: &str, wanted: Wanted) -> Result<Crew> {
+        Crew::start(&Start {
+            subject: &column.loads,
+            processes: 2,
+            cores: self.cores.clone(),
+            setup: Setup {
+                provider: provider.to_owned(),
+                wanted,
+                rank: 0,
+                core: None,
+                largest: self.sizes.last().copied().unwrap_or(1),
+                bare: column.shown.role == Role::Machine,
+                // All reach ordinary memory, so that all do the same.
+                memfd: false,
+            },
+        })
+    }
+
+    /// All rounds of a provider; processes are started anew in each.
+    fn measure(&self, provider: &str, wanted: Wanted) -> Result<Vec<Taken>> {
+        let tests = self.tests(wanted);
+        let new = |test: &Test| Taken {
+            provider: provider.to_owned(),
+            kind: test.kind,
+            size: test.size,
+            count: test.count,
+            rounds: Vec::new(),
+        };
+        let mut taken: Vec<Taken> = tests.iter().map(new).collect();
+        let bar = bar(provider, tests.len() * self.rounds as usize);
+        for round in 0..self.rounds {
+            if tests.is_empty() {
+                break;
+            }
+            let crews = self.columns.iter().map(|c| self.start(c, provider, wanted));
+            let mut crews = crews.map(lacking).collect::<Result<Vec<_>>>()?;
+            for (test, taken) in tests.iter().zip(&mut taken) {
+                bar.set_message(format!("{} {}", test.kind.word(), bytes(test.size)));
+                taken.rounds.push(self.round(&mut crews, *test, round)?);
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(taken)
+    }
+
+    /// A sample of each, the handover before each and after the last.
+    fn round(&self, crews: &mut [Option<Crew>], test: Test, round: u32) -> Result<Round> {
+        let mut order: Vec<usize> = (0..crews.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        let mut found = Round {
+            handovers: Vec::new(),
+            nanos: vec![None; crews.len()],
+        };
+        for subject in order {
+            let Some(crew) = &mut crews[subject] else {
+                continue;
+            };
+            found.handovers.extend(self.handover(crew)?);
+            let sample = crew.take(test)?;
+            found.nanos[subject] = (sample.nanos > 0).then(|| each(sample.nanos, test));
+        }
+        if let Some(crew) = crews.iter_mut().flatten().next() {
+            found.handovers.extend(self.handover(crew)?);
+        }
+        Ok(found)
+    }
+
+    /// Nanoseconds of a handover; none where both sides share a core, or there is no telling.
+    fn handover(&self, crew: &mut Crew) -> Result<Option<f64>> {
+        let [a, b] = self.cores[..] else {
+            return Ok(None);
+        };
+        if a == b {
+            return Ok(None);
+        }
+        let nanos = crew.hand_over(HANDOVERS)? as f64;
+        Ok(Some(nanos / f64::from(HANDOVERS) / 2.0))
+    }
+}
+
+/// A library that has not what is measured is left out.
+fn lacking(crew: Result<Crew>) -> Result<Option<Crew>> {
+    match crew {
+        Err(error) if error.is::<Lacks>() => {
+            eprintln!("note: {error}, so it is left out");
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
+/// Messages or operations of a sample: tens of milliseconds.
+fn count(kind: Kind, size: usize, quick: bool) -> u32 {
+    let waits = matches!(kind, Kind::Latency | Kind::Exchange);
+    let count = match kind {
+        Kind::Latency | Kind::Exchange | Kind::Read | Kind::ReadBoth => {
+            8_000 / (1 + size / (16 << 10))
+        }
+        _ => 40_000 / (1 + size / (4 << 10)),
+    };
+    let count = u32::try_from(if quick { count / 4 } else { count }).unwrap_or(u32::MAX);
+    match waits {
+        true => count.max(10),
+        // The receiver acknowledges whole batches.
+        false => count.max(BATCH).next_multiple_of(BATCH),
+    }
+}
+
+/// Nanoseconds of one: half of a round trip, all of anything else.
+fn each(nanos: u64, test: Test) -> f64 {
+    let halves = if test.kind == Kind::Latency { 2.0 } else { 1.0 };
+    nanos as f64 / f64::from(test.count) / halves
+}
+
+/// A bar on standard error, if that is a terminal, which moves only between samples.
+fn bar(provider: &str, steps: usize) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    bar.set_prefix(provider.to_owned());
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_round_trip_is_half() {
+        let test = |kind| Test {
+            kind,
+            size: 8,
+            count: 10,
+        };
+        assert_eq!(each(1000, test(Kind::Latency)), 50.0);
+        assert_eq!(each(1000, test(Kind::Exchange)), 100.0);
+        assert_eq!(each(1000, test(Kind::StreamBoth)), 100.0);
+    }
+
+    #[test]
+    fn streams_are_whole_batches() {
+        for size in SIZES {
+            for kind in [Kind::Stream, Kind::WriteBoth, Kind::Read] {
+                for quick in [false, true] {
+                    assert!(count(kind, size, quick).is_multiple_of(BATCH));
+                }
+            }
+            assert!(count(Kind::Latency, size, true) >= 10);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The report as tables and as JSON.
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use ripstop_cli::perf::{Kind, WINDOW, bytes, digits};
+use serde_json::{Value, json};
+
+use super::samples::{Distance, FAR_FROM_NS, NEAR_BELOW_NS, Record, Role, Spread, Taken};
+use super::targets::{ELSEWHERE, Verdict};
+
+/// From this size on, rates are bytes a second.
+const BANDWIDTH_FROM: usize = 4 << 10;
+
+/// Prints everything on standard output.
+pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
+    println!("{}", record.machine);
+    for subject in &record.subjects {
+        println!("  {:<8} {}", subject.label, subject.about);
+    }
+    println!(
+        "medians, ± half the distance of the quartiles; {WINDOW} messages or operations under way but \
+         for latency; both: each side at once, the figure is of one side\n\
+         near: a handover of a cache line takes less than {NEAR_BELOW_NS} ns; far: {FAR_FROM_NS} ns or \
+         more; mid: between"
+    );
+    if record.moved() > 0 {
+        println!(
+            "{} rounds are left out: the cores moved while they were taken",
+            record.moved()
+        );
+    }
+    for distance in record.distances() {
+        for provider in record.providers() {
+            for kind in kinds() {
+                let tests = record.tests.iter();
+                let tests: Vec<&Taken> = tests
+                    .filter(|taken| taken.provider == provider && taken.kind == kind)
+                    .filter(|taken| !taken.of(distance).is_empty())
+                    .collect();
+                if !tests.is_empty() {
+                    println!("\n{provider}, {}, {}", title(kind), place(record, distance));
+                    println!("{}", rows(record, &tests, distance));
+                }
+            }
+        }
+    }
+    println!(
+        "\nTargets: the worst of all tests that a row is about\n{}",
+        verdict_table(verdicts)
+    );
+    for (what, by) in ELSEWHERE {
+        println!("not here: {what}: {by}");
+    }
+}
+
+/// Every sample and every verdict.
+pub(super) fn json(record: &Record, verdicts: &[Verdict]) -> Value {
+    let group = |distance: Distance| {
+        let tests = record.tests.iter().filter(|t| !t.of(distance).is_empty());
+        let test = |taken: &Taken| {
+            let subjects = 0..record.subjects.len();
+            let spread = |subject| Spread::of(&taken.nanos(distance, subject));
+            json!({
+                "provider": taken.provider, "test": taken.kind.word(), "bytes": taken.size,
+                "nanoseconds": subjects.map(spread).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "distance": distance,
+            "handover_ns": record.handover(distance),
+            "tests": tests.map(test).collect::<Vec<_>>(),
+        })
+    };
+    let groups: Vec<Value> = record.distances().into_iter().map(group).collect();
+    json!({ "groups": groups, "targets": verdicts, "run": record })
+}
+
+/// All kinds, one direction before both.
+fn kinds() -> [Kind; 8] {
+    [
+        Kind::Latency,
+        Kind::Exchange,
+        Kind::Stream,
+        Kind::StreamBoth,
+        Kind::Write,
+        Kind::WriteBoth,
+        Kind::Read,
+        Kind::ReadBoth,
+    ]
+}
+
+/// What a test is, and which way its figures are good.
+pub(super) fn title(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Latency => "tagged latency, half a round trip (less is better)",
+        Kind::Exchange => "tagged latency, both: one message each way at once (less is better)",
+        Kind::Stream => "tagged messages (more is better)",
+        Kind::StreamBoth => "tagged messages, both (more is better)",
+        Kind::Write => "RMA writes (more is better)",
+        Kind::WriteBoth => "RMA writes, both (more is better)",
+        Kind::Read => "RMA reads (more is better)",
+        Kind::ReadBoth => "RMA reads, both (more is better)",
+        other => other.word(),
+    }
+}
+
+/// Whether the figures of a test are times.
+pub(super) fn is_latency(kind: Kind) -> bool {
+    matches!(kind, Kind::Latency | Kind::Exchange)
+}
+
+/// The group in words.
+pub(super) fn place(record: &Record, distance: Distance) -> String {
+    match record.handover(distance) {
+        Some(spread) => format!(
+            "{} cores (handover {:.0} ns, {:.0} to {:.0})",
+            distance.word(),
+            spread.median,
+            spread.range.0,
+            spread.range.1
+        ),
+        None => "cores not told apart".to_owned(),
+    }
+}
+
+/// A figure in its unit, of nanoseconds.
+fn figure(kind: Kind, size: usize, nanos: f64) -> f64 {
+    match (is_latency(kind), size >= BANDWIDTH_FROM) {
+        (true, _) => nanos / 1e3,
+        (false, false) => 1e3 / nanos,
+        (false, true) => size as f64 / nanos,
+    }
+}
+
+const fn unit(kind: Kind, size: usize) -> &'static str {
+    match (
+        matches!(kind, Kind::Latency | Kind::Exchange),
+        size >= BANDWIDTH_FROM,
+    ) {
+        (true, _) => "us",
+        (false, false) => "M/s",
+        (false, true) => "GB/s",
+    }
+}
+
+/// Median and spread of a subject.
+fn cell(taken: &Taken, distance: Distance, subject: usize) -> String {
+    let Some(spread) = Spread::of(&taken.nanos(distance, subject)) else {
+        return "-".to_owned();
+    };
+    let apart = (spread.quartiles.1 - spread.quartiles.0) / 2.0 / spread.median * 100.0;
+    let value = digits(figure(taken.kind, taken.size, spread.median));
+    format!("{value} ±{apart:.0} %")
+}
+
+/// Ours over another, as the figures are.
+fn ratio(taken: &Taken, distance: Distance, of: usize, over: usize) -> String {
+    let times = taken.ratio(distance, of, over);
+    let ratio = times.map(|times| {
+        if is_latency(taken.kind) {
+            times
+        } else {
+            1.0 / times
+        }
+    });
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
+}
+
+/// A row for each size.
+fn rows(record: &Record, tests: &[&Taken], distance: Distance) -> Table {
+    let mut header = vec!["bytes".to_owned(), "unit".to_owned()];
+    header.extend(record.subjects.iter().map(|subject| subject.label.clone()));
+    let others = record.subjects.iter().enumerate();
+    let others: Vec<(usize, &str)> = others
+        .filter(|(_, subject)| subject.role != Role::Ours)
+        .map(|(number, subject)| (number, subject.label.as_str()))
+        .collect();
+    header.extend(others.iter().map(|(_, label)| format!("ours/{label}")));
+    header.push("rounds".to_owned());
+    let mut table = table(header);
+    let ours = record.subject(Role::Ours).unwrap_or_default();
+    for taken in tests {
+        let mut row = vec![bytes(taken.size), unit(taken.kind, taken.size).to_owned()];
+        row.extend((0..record.subjects.len()).map(|subject| cell(taken, distance, subject)));
+        row.extend(
+            others
+                .iter()
+                .map(|(other, _)| ratio(taken, distance, ours, *other)),
+        );
+        row.push(taken.of(distance).len().to_string());
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn verdict_table(verdicts: &[Verdict]) -> Table {
+    let header = [
+        "provider", "cores", "what", "against", "target", "worst", "at", "verdict", "short",
+    ];
+    let mut table = table(header.map(ToOwned::to_owned).to_vec());
+    for verdict in verdicts {
+        table.add_row(vec![
+            verdict.provider.to_owned(),
+            verdict.distance.word().to_owned(),
+            verdict.what.to_owned(),
+            verdict.against.clone(),
+            verdict.target.clone(),
+            format!("{:.2}", verdict.figure),
+            verdict.worst.clone(),
+            verdict.text(),
+            format!("{} of {}", verdict.short, verdict.tests),
+        ]);
+    }
+    table
+}
+
+/// An empty table that is as wide as its text.
+pub(super) fn table(header: Vec<String>) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(UTF8_FULL_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(header);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::tests::{record, taken};
+    use super::super::targets::verdicts;
+    use super::*;
+
+    #[test]
+    fn a_row_has_figures_in_their_unit_and_ratios() {
+        let stream = taken(
+            Kind::Stream,
+            8 << 10,
+            &[(40.0, &[1024.0, 1024.0, 2048.0, 512.0])],
+        );
+        let record = record(vec![stream]);
+        let text = rows(&record, &[&record.tests[0]], Distance::Near).to_string();
+        for part in [
+            "8K",
+            "GB/s",
+            "8.00 ±0 %",
+            "4.00 ±0 %",
+            "2.00",
+            "0.50",
+            "ours/Peer",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        assert_eq!(figure(Kind::Stream, 8, 50.0), 20.0);
+        assert_eq!(figure(Kind::Latency, 8 << 10, 1500.0), 1.5);
+    }
+
+    #[test]
+    fn targets_are_printed_with_their_verdict() {
+        let record = record(vec![taken(
+            Kind::Latency,
+            8,
+            &[(40.0, &[90.0, 90.0, 100.0])],
+        )]);
+        let found = verdicts(&record);
+        let text = verdict_table(&found).to_string();
+        for part in ["falls short by 50.0 %", "holds", "time at most 0.6", "0.90"] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        let value = json(&record, &found);
+        assert_eq!(value["groups"][0]["distance"], "near");
+        assert_eq!(
+            value["groups"][0]["tests"][0]["nanoseconds"][2]["median"],
+            100.0
+        );
+        assert_eq!(value["run"]["tests"][0]["size"], 8);
+    }
+}
