@@ -10,6 +10,7 @@
 
 mod budget;
 mod callgrind;
+mod calls;
 mod client;
 mod compare;
 mod count;
@@ -44,7 +45,7 @@ enum Command {
         #[arg(short, long, default_value = "tcp")]
         provider: String,
     },
-    /// Compare the counts of target/dist with bench/budget.toml.
+    /// Compare the counts of target/dist with bench/budget.toml, and do what `calls` does.
     Budget {
         /// Another library.
         #[arg(long, value_name = "PATH")]
@@ -52,6 +53,13 @@ enum Command {
         /// Write counts that are below the budget into the file.
         #[arg(long)]
         lower: bool,
+    },
+    /// Count what lies between a program and a provider's code, in the machine code of fi_send,
+    /// fi_tsend, fi_inject and fi_write.
+    Calls {
+        /// Another library, with debug information.
+        #[arg(long, value_name = "PATH")]
+        lib: Option<PathBuf>,
     },
     /// Measure ours beside other libraries and what the machine can do.
     Compare(compare::Options),
@@ -94,7 +102,11 @@ fn run(command: Command) -> Result<bool> {
             count::print(&libs, &provider)?;
             Ok(true)
         }
-        Command::Budget { lib, lower } => budget::check(lib.as_deref(), lower),
+        Command::Budget { lib, lower } => {
+            let good = budget::check(lib.as_deref(), lower)?;
+            Ok(count_calls(lib.as_deref())? && good)
+        }
+        Command::Calls { lib } => count_calls(lib.as_deref()),
         Command::Compare(options) => compare::main(&options),
         Command::PerfWorker(options) => perf::worker(&options).map(|()| true),
         Command::Client {
@@ -107,6 +119,18 @@ fn run(command: Command) -> Result<bool> {
             client::run(&lib, &provider, operation, messages)?;
             Ok(true)
         }
+    }
+}
+
+/// Counts what lies before a provider's code in a library, that of target/dist without one.
+fn count_calls(lib: Option<&Path>) -> Result<bool> {
+    if !calls::is_there() {
+        println!("SKIP calls: objdump is not installed");
+        return Ok(true);
+    }
+    match lib {
+        Some(lib) => calls::check(&existing(lib)?),
+        None => calls::check(&fresh::built()?),
     }
 }
 

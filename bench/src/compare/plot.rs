@@ -54,15 +54,12 @@ pub(super) fn draw(record: &Record, dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// The processor's name as part of a file's.
 fn slug(machine: &str) -> String {
-    let name = machine
-        .split(',')
-        .next()
-        .unwrap_or(machine)
-        .replace("(R)", "");
-    let letters = name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' });
-    let letters: String = letters.collect();
+    let name = machine.replace("(R)", "").replace("(TM)", "");
+    let name = name.split(['(', ',']).next().unwrap_or_default();
+    let letters = name.chars();
+    let letters: String = letters
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' })
+        .collect();
     let words = letters.split_whitespace().collect::<Vec<_>>();
     words.join("-").to_ascii_lowercase()
 }
@@ -74,7 +71,9 @@ type Line = (usize, Vec<(f64, f64)>);
 fn lines(record: &Record, provider: &str, kind: Kind, distance: Distance) -> Vec<Line> {
     let points = |subject| {
         let tests = record.tests.iter();
-        let tests = tests.filter(|taken| taken.provider == provider && taken.kind == kind);
+        let tests = tests
+            .filter(|taken| taken.provider == provider && taken.kind == kind)
+            .filter(|taken| taken.is_enough(distance));
         let points = tests.filter_map(|taken| {
             let nanos = Spread::of(&taken.nanos(distance, subject))?.median;
             let size = taken.size as f64;
@@ -198,7 +197,7 @@ mod tests {
         let files = draw(&record, dir.path()).expect("plots");
         let name = |path: &PathBuf| path.file_name().map(|n| n.to_string_lossy().into_owned());
         let names: Vec<_> = files.iter().filter_map(name).collect();
-        assert_eq!(names, ["amd-epyc-7-family-1-shm-far-one-direction.svg"]);
+        assert_eq!(names, ["amd-epyc-7-shm-far-one-direction.svg"]);
         let text = std::fs::read_to_string(&files[0]).expect("a file");
         for part in ["<svg", "handover 200 ns", "Peer", "Machine", "polyline"] {
             assert!(text.contains(part), "{part}");

@@ -129,6 +129,12 @@ impl Taken {
             .collect()
     }
 
+    /// Whether a group has a third of the rounds at least: fewer are too few to judge by.
+    pub(crate) fn is_enough(&self, distance: Distance) -> bool {
+        let rounds = self.of(distance).len();
+        rounds > 0 && rounds * 3 >= self.rounds.len()
+    }
+
     /// The nanoseconds of a subject in a group.
     pub(crate) fn nanos(&self, distance: Distance, subject: usize) -> Vec<f64> {
         let rounds = self.of(distance).into_iter();
@@ -308,6 +314,8 @@ pub(crate) mod tests {
         assert_eq!(taken.ratio(Distance::Mid, 0, 1), None);
         let far = taken.in_handovers(Distance::Far, 0).expect("a round");
         assert!((far - 0.015).abs() < 1e-9);
+        assert!(taken.is_enough(Distance::Near) && taken.is_enough(Distance::Far));
+        assert!(!taken.is_enough(Distance::Mid));
         let record = record(vec![taken]);
         assert_eq!(record.distances(), [Distance::Near, Distance::Far]);
     }

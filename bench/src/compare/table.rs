@@ -45,7 +45,7 @@ pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
         }
     }
     println!(
-        "\nTargets: the worst of all tests that a row is about\n{}",
+        "\nTargets: the worst of all tests that a row is about, in groups that have a third of the rounds\n{}",
         verdict_table(verdicts)
     );
     for (what, by) in ELSEWHERE {

@@ -212,12 +212,13 @@ impl Target {
         }
     }
 
-    /// The tests it is about.
-    fn covers(&self, taken: &Taken) -> bool {
+    /// Whether it is about a test that was taken often enough.
+    fn covers(&self, taken: &Taken, distance: Distance) -> bool {
         let (first, last) = self.sizes;
         taken.provider == self.provider
             && self.kinds.contains(&taken.kind)
             && (first..=last).contains(&taken.size)
+            && taken.is_enough(distance)
     }
 
     /// Our time over the other's.
@@ -253,7 +254,11 @@ impl Target {
     ) -> Option<Verdict> {
         let ours = record.subject(Role::Ours)?;
         let (mut short, mut tests, mut worst) = (0, 0, None::<(f64, f64, String)>);
-        for taken in record.tests.iter().filter(|taken| self.covers(taken)) {
+        for taken in record
+            .tests
+            .iter()
+            .filter(|taken| self.covers(taken, distance))
+        {
             let Some(times) = self.times(record, taken, distance, (ours, other)) else {
                 continue;
             };
@@ -374,6 +379,20 @@ mod tests {
         assert!((copy.figure - 0.96).abs() < 1e-9, "{copy:?}");
         assert!(copy.holds());
         assert_eq!(copy.worst, "1M stream");
+    }
+
+    #[test]
+    fn a_round_of_many_is_no_verdict() {
+        let far: (f64, &[f64]) = (200.0, &[400.0, 400.0, 800.0]);
+        let near: (f64, &[f64]) = (40.0, &[90.0, 90.0, 200.0]);
+        let rounds = [near, near, near, far];
+        let found = found(vec![taken(Kind::Latency, 8, &rounds)]);
+        assert!(
+            found
+                .iter()
+                .all(|verdict| verdict.distance == Distance::Near)
+        );
+        assert!(!found.is_empty());
     }
 
     #[test]

@@ -46,10 +46,10 @@ struct Process {
 }
 
 impl Process {
-    /// Starts a process and waits until it is open.
+    /// Starts a process.
     ///
     /// # Errors
-    /// When it does not come so far, with its own words.
+    /// When the system does not.
     fn start(start: &Start<'_>, rank: usize) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let setup = Setup {
@@ -67,20 +67,27 @@ impl Process {
         let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("cannot talk to a second process");
         };
-        let mut process = Self {
+        Ok(Self {
             child,
             orders,
             answers: BufReader::new(answers),
             name: start.name(rank),
             address: Vec::new(),
             provider: Measured::default(),
-        };
-        match process.answer()? {
+        })
+    }
+
+    /// Waits until it is open.
+    ///
+    /// # Errors
+    /// When it does not come so far, with its own words.
+    fn wait_open(&mut self) -> Result<()> {
+        match self.answer()? {
             Answer::Ready { address, provider } => {
-                (process.address, process.provider) = (address, provider);
-                Ok(process)
+                (self.address, self.provider) = (address, provider);
+                Ok(())
             }
-            other => bail!("{}: unexpected {other:?}", process.name),
+            other => bail!("{}: unexpected {other:?}", self.name),
         }
     }
 
@@ -155,6 +162,8 @@ impl Crew {
                 .map(|rank| Process::start(start, rank))
                 .collect::<Result<_>>()?,
         );
+        // Libraries may take seconds to open: all do so at once.
+        crew.0.iter_mut().try_for_each(Process::wait_open)?;
         if start.processes > 1 {
             let addresses = crew.0.iter().map(|process| process.address.clone());
             crew.carry_out(&Order::Meet(addresses.collect()))?;
