@@ -128,18 +128,14 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn start(&self, server: bool) -> Result<Ended> {
-        let mut command = Command::new("taskset");
-        let core = self
-            .cores
-            .map(|(client, own)| if server { own } else { client });
-        let program = self.bin.join(self.program);
-        match core {
-            Some(core) => command.args(["-c", &core.to_string()]).arg(program),
-            None => {
-                command = Command::new(program);
-                &mut command
-            }
-        };
+        // It ends with this program, however that ends: some would poll for ever.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if let Some((client, own)) = self.cores {
+            let core = if server { own } else { client };
+            command.args(["taskset", "-c", &core.to_string()]);
+        }
+        command.arg(self.bin.join(self.program));
         // -E: addresses are exchanged by a socket, as the project's own runner has it.
         command.args(["-E", "-p", self.provider, "-S", &self.size.to_string()]);
         if self.program == "fi_rma_bw" {
@@ -155,11 +151,9 @@ impl Run<'_> {
             command.arg("127.0.0.1");
         }
         command.stdout(Stdio::piped()).stderr(Stdio::null());
-        Ok(Ended(
-            command
-                .spawn()
-                .context("taskset and the programs of fabtests")?,
-        ))
+        Ok(Ended(command.spawn().context(
+            "setpriv, taskset and the programs of fabtests",
+        )?))
     }
 
     /// Microseconds of a transfer, as the client says.
