@@ -117,6 +117,7 @@ impl Future for Connecting {
         };
         let token = port.token;
         let over = port.core().poll(
+            cx.waker(),
             true,
             |table, _| match table.connections.phase(token) {
                 Phase::Connecting => None,
@@ -323,6 +324,7 @@ impl Connection {
         let mut watch = Watch::new(Arc::clone(port.core()), port.token);
         std::future::poll_fn(move |cx| {
             port.core().poll(
+                cx.waker(),
                 false,
                 |table, _| {
                     let phase = table.connections.phase(port.token);

@@ -32,7 +32,7 @@ use crate::shared::SharedRegion;
 pub struct Domain(pub(crate) Arc<Running>);
 
 impl Domain {
-    /// How long waiting calls poll before they sleep, by default.
+    /// The longest that a call or a task that waits polls before it sleeps, by default.
     pub const BUSY_POLL: Duration = domain_attr::BUSY_POLL;
 
     /// How long a peer that is connected to may take before it answers, by default; see
@@ -209,9 +209,18 @@ impl DomainBuilder<'_> {
         self
     }
 
-    /// How long calls that wait (`wait`, `wait_timeout`, `block_on`) poll before they sleep;
-    /// [`Domain::BUSY_POLL`] unless said otherwise. `Duration::ZERO` saves the processor,
-    /// `Duration::MAX` never sleeps: the lowest latency, for a thread with a core of its own.
+    /// The longest that a wait polls before it sleeps, with every kind of [`Progress`]: of calls that
+    /// wait (`wait`, `wait_timeout`, `block_on`) and of tasks that await;
+    /// [`Domain::BUSY_POLL`] unless said otherwise. Counted from the last operation that began or was
+    /// over, for all tasks of the domain together.
+    ///
+    /// It is a bound: a domain whose waits were longer four times in a row polls only in every 16th of
+    /// them, until one of them is short again. A task that polls gives its runtime a turn every 20 us,
+    /// and sees to it that other tasks get theirs when operations follow one another without a pause.
+    ///
+    /// `Duration::ZERO` switches polling off, which saves the processor. `Duration::MAX` never
+    /// sleeps: the lowest latency, for a thread with a core of its own, and a runtime that is busy as
+    /// long as a task waits.
     pub const fn busy_poll(mut self, time: Duration) -> Self {
         self.attr.busy_poll = time;
         self

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ripstop_core::{Info, params};
 
 /// See [`Domain::BUSY_POLL`](crate::Domain::BUSY_POLL).
-pub(crate) const BUSY_POLL: Duration = Duration::from_micros(20);
+pub(crate) const BUSY_POLL: Duration = Duration::from_micros(100);
 
 /// See [`Domain::ANSWER_TIMEOUT`](crate::Domain::ANSWER_TIMEOUT).
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,9 +48,11 @@ impl Attr {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// A thread of the library: it sleeps until the provider has something to do, and then
-    /// wakes the tasks concerned. Futures work on any runtime with it, and without one.
-    /// Calls of the program make progress as well.
+    /// The tasks that wait, as long as what they wait for comes soon (see
+    /// [`DomainBuilder::busy_poll`](crate::DomainBuilder::busy_poll)), and otherwise a thread of the
+    /// library: it sleeps until the provider has something to do, and then wakes the tasks
+    /// concerned. Futures work on any runtime with it, and without one. Calls of the program make
+    /// progress as well.
     #[default]
     Background,
     /// The calls of the program, and no thread. Waiting calls ([`Op::wait`](crate::Op::wait),

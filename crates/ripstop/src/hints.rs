@@ -157,7 +157,7 @@ impl Hints {
         self
     }
 
-    /// How long a waiting call of such a domain polls before it sleeps; see
+    /// The longest that a wait in such a domain polls before it sleeps, in a call or in a task; see
     /// [`DomainBuilder::busy_poll`](crate::DomainBuilder::busy_poll).
     pub const fn busy_poll(mut self, time: Duration) -> Self {
         self.attr.busy_poll = time;

@@ -16,6 +16,11 @@ impl Later {
         self.wake.extend(waker);
     }
 
+    /// Whether a task is woken.
+    pub(crate) const fn wakes(&self) -> bool {
+        !self.wake.is_empty()
+    }
+
     pub(crate) fn drop(&mut self, waker: impl IntoIterator<Item = Waker>) {
         self.waste.extend(waker);
     }

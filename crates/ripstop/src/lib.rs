@@ -86,9 +86,15 @@
 //!
 //! | | who moves the bytes | for |
 //! |---|---|---|
-//! | [`Progress::Background`] | a thread of the library, asleep while nothing happens | futures on any runtime; the default |
+//! | [`Progress::Background`] | tasks while they poll, then a thread of the library, asleep while nothing happens | futures on any runtime; the default |
 //! | [`Progress::Manual`] | waiting calls, [`Domain::block_on`], [`Domain::progress`] | the lowest latency; one thread, no change of threads |
 //! | the same, with a [`Driver`] | a task of the program's own event loop | tokio's `AsyncFd` and its like |
+//!
+//! A task that awaits polls for a while before it sleeps, where recent waits were short: so a reply that
+//! comes within microseconds needs no change of threads. It yields to its runtime meanwhile, and stops
+//! after 100 us without anything, or what [`Hints::busy_poll`] says; zero switches it off. On tokio, two
+//! processes on two cores, half a round trip of 8 bytes takes 0.4 us over shm and 3.4 over tcp, where
+//! tokio's own `TcpStream` takes 33 (`examples/awaited`).
 //!
 //! # Errors
 //!
@@ -124,6 +130,7 @@ mod lent;
 mod listener;
 mod message;
 mod op;
+mod polling;
 mod port;
 mod region;
 mod rma;

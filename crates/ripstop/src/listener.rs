@@ -99,6 +99,7 @@ impl Future for Accept {
         let Self { passive, watch } = self.get_mut();
         let token = passive.token;
         let request = passive.running.core.poll(
+            cx.waker(),
             true,
             |table, _| table.connections.next_request(token),
             |table, later| watch.set(table, cx.waker(), later),

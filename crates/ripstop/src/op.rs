@@ -133,6 +133,7 @@ impl<B: Bufs> Future for Op<B> {
         let advance = !std::mem::replace(&mut this.polled, true);
         let index = this.index;
         let taken = this.port.core().poll(
+            cx.waker(),
             advance,
             |table, later| table.take(index, later),
             |table, later| table.set_waker(index, cx.waker(), later),
@@ -145,7 +146,10 @@ impl<B: Bufs> Drop for Op<B> {
     fn drop(&mut self) {
         if !self.taken {
             let core = self.port.core();
-            core.with(|table, later| table.abandon(&core.domain, self.index, later));
+            core.with(|table, later| {
+                table.abandon(&core.domain, self.index, later);
+                core.succeed(table, later);
+            });
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::backend::AnyDomain;
 use crate::domain_attr::{Attr, Progress};
 use crate::fabric::Fabric;
 use crate::later::Later;
+use crate::polling::{self, Part, Polling, SLICE, WaiterId};
 use crate::table::Table;
 
 /// How long the leader sleeps at most while operations wait for room: a provider tells of
@@ -42,7 +43,7 @@ pub(crate) struct Core {
     pub(crate) fabric: Fabric,
     pub(crate) info: Info,
     pub(crate) id: u32,
-    busy_poll: Duration,
+    polling: Polling,
     steps: AtomicU32,
     /// Readable when [`Core::advance`] has something to do.
     set: Epoll,
@@ -91,7 +92,7 @@ impl Core {
             fabric: fabric.clone(),
             info: info.clone(),
             id,
-            busy_poll: attr.busy_poll,
+            polling: Polling::new(attr.busy_poll),
             steps: AtomicU32::new(0),
             set,
             bed,
@@ -132,6 +133,9 @@ impl Core {
     #[inline]
     pub(crate) fn advance_in(&self, table: &mut Table, later: &mut Later) -> bool {
         let any = table.reap(&self.domain, later);
+        if any {
+            table.quiet.end(&self.polling);
+        }
         match &self.eq {
             None => any,
             Some(eq) => self.take_events(eq, table, later) || any,
@@ -164,25 +168,116 @@ impl Core {
         take(table, later)
     }
 
-    /// The step of a future: as [`Core::find`]. Where there is nothing yet, `wait` notes whom to wake.
+    /// The step of a future: as [`Core::find`]. Where there is nothing yet, `wait` notes whom to wake,
+    /// and the task polls the domain for a slice where that is worth it.
     #[inline]
     pub(crate) fn poll<T>(
         self: &Arc<Self>,
+        waker: &Waker,
         advance: bool,
         take: impl Fn(&mut Table, &mut Later) -> Option<T>,
-        wait: impl FnOnce(&mut Table, &mut Later),
+        wait: impl FnOnce(&mut Table, &mut Later) -> Option<WaiterId>,
     ) -> Poll<T> {
+        // Calls that drive the domain while they wait poll for what is awaited in them.
+        let driven = self.blocked.load(Ordering::Relaxed) > 0;
+        if !driven && polling::is_turn_over() {
+            return self.give_turn(waker, wait);
+        }
+        let mut waiter = None;
         let found = self.with(|table, later| {
-            let found = self.find(table, later, advance, take);
+            let found = self.find(table, later, advance, &take);
             if found.is_none() {
-                wait(table, later);
+                waiter = wait(table, later);
+            } else if !advance {
+                self.succeed(table, later);
             }
             found
         });
-        if found.is_none() {
+        let found = match (found, waiter) {
+            (None, Some(waiter)) if !driven => self.poll_a_slice(waiter, waker, take),
+            (found, _) => found,
+        };
+        if found.is_some() {
+            polling::note_ready();
+        } else {
+            polling::note_pending();
             self.expect_progress();
         }
         found.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// A task has had much of its runtime's time: it looks again in the next turn.
+    #[cold]
+    fn give_turn<T>(
+        &self,
+        waker: &Waker,
+        wait: impl FnOnce(&mut Table, &mut Later) -> Option<WaiterId>,
+    ) -> Poll<T> {
+        let _waiter = self.with(wait);
+        polling::note_pending();
+        waker.wake_by_ref();
+        Poll::Pending
+    }
+
+    /// What a task that waits does now.
+    fn part(&self, waiter: WaiterId, now: Instant) -> Part {
+        let mut table = self.table.lock();
+        let (steps, alone) = (table.steps(), table.is_one_awaited());
+        table.quiet.part(waiter, (now, steps), alone, &self.polling)
+    }
+
+    /// Polls the domain on behalf of all tasks that wait in it, one of which has registered `waker`:
+    /// until `take` finds something, others are woken, or a slice is over. Where that is not all there
+    /// is to poll, the task wakes itself, so that it goes on after its runtime's turn.
+    fn poll_a_slice<T>(
+        &self,
+        waiter: WaiterId,
+        waker: &Waker,
+        take: impl Fn(&mut Table, &mut Later) -> Option<T>,
+    ) -> Option<T> {
+        if self.polling.limit().is_zero() {
+            return None;
+        }
+        let start = Instant::now();
+        let part = self.part(waiter, start);
+        match part {
+            Part::Sleep => return None,
+            Part::Rest => self.polling.rest(),
+            Part::Poll | Part::PollNext => self.polling.note_slice(),
+        }
+        let mut over = part != Part::Poll || polling::is_time_over(start);
+        let mut now = start;
+        while !over && now.duration_since(start) < SLICE {
+            let found = self.with(|table, later| {
+                self.advance_in(table, later);
+                let found = take(table, later);
+                // Those that are woken go first.
+                over = later.wakes();
+                if found.is_some() {
+                    table.quiet.leave(waiter);
+                    self.succeed(table, later);
+                }
+                found
+            });
+            if found.is_some() {
+                return found;
+            }
+            now = Instant::now();
+        }
+        if part != Part::Rest && (over || self.part(waiter, now) != Part::Rest) {
+            waker.wake_by_ref();
+        } else {
+            self.polling.rest();
+        }
+        None
+    }
+
+    /// A task leaves that may have polled for others as well: one of those goes on.
+    #[inline]
+    pub(crate) fn succeed(&self, table: &mut Table, later: &mut Later) {
+        if self.polling.is_at_work() && table.quiet.lacks_poller() {
+            table.call_successor(later);
+        }
     }
 
     /// Whether it is safe to block on the descriptor (`fi_trywait(3)`).
@@ -246,14 +341,18 @@ impl Core {
         if let Some(taken) = take() {
             return Some(taken);
         }
+        if !self.polling.begin_wait() {
+            return None;
+        }
         let start = Instant::now();
-        let end = match (start.checked_add(self.busy_poll), end) {
+        let end = match (start.checked_add(self.polling.limit()), end) {
             (Some(own), Some(end)) => Some(own.min(end)),
             (own, end) => own.or(end),
         };
         let mut polls = 0u32;
         while end.is_none_or(|end| Instant::now() < end) {
             if let Some(taken) = take() {
+                self.polling.note_wait(start.elapsed());
                 return Some(taken);
             }
             polls = polls.wrapping_add(1);
@@ -261,6 +360,10 @@ impl Core {
                 // What this waits for may need the processor.
                 thread::yield_now();
             }
+        }
+        let took = start.elapsed();
+        if took >= self.polling.limit() {
+            self.polling.note_wait(took);
         }
         None
     }
@@ -337,8 +440,9 @@ impl Core {
         let _lead = self.lead.lock();
         let mut events = Events::with_capacity(1);
         let stop = || self.stop.load(Ordering::SeqCst);
+        let mut seen = 0;
         while !stop() {
-            if !self.advance() {
+            if !self.advance() && !self.polling.stand_by(&mut seen, stop) {
                 self.sleep(None, &mut events, stop);
             }
         }
@@ -394,6 +498,7 @@ impl Post<'_> {
         if self.lead.is_some() {
             return self.core.sleep(limit, &mut self.events, woken);
         }
+        self.core.polling.rest();
         match limit {
             _ if woken() => {}
             Some(limit) => thread::park_timeout(limit),
@@ -454,6 +559,7 @@ impl Drop for Running {
         };
         self.core.stop.store(true, Ordering::SeqCst);
         self.core.kick();
+        thread.thread().unpark();
         // A waker that the thread calls may be the last to let go of the domain.
         if thread.thread().id() != thread::current().id() {
             // It ends by returning, unless a waker panicked there.

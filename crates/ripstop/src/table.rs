@@ -29,6 +29,7 @@ use crate::later::Later;
 use crate::leaving::Leaving;
 use crate::lent::{Lent, Over, reclaim};
 use crate::message::{Action, Completion, Request};
+use crate::polling::{Quiet, WaiterId};
 
 /// The queue of receives that wait for room; the other one is that of sends.
 const RECVS: usize = 1;
@@ -129,6 +130,11 @@ pub(crate) struct Table {
     pub(crate) leaving: Leaving,
     /// Operations that have begun.
     begun: usize,
+    /// Operations that were over.
+    ended: usize,
+    pub(crate) quiet: Quiet,
+    /// Operations that tasks wait for, oldest first, and some that are over.
+    awaited: VecDeque<usize>,
     /// How often progress was made.
     pub(crate) advances: u64,
     /// Operations in all `waiting` queues.
@@ -153,6 +159,9 @@ impl Table {
             connections: Connections::default(),
             leaving: Leaving::default(),
             begun: 0,
+            ended: 0,
+            quiet: Quiet::default(),
+            awaited: VecDeque::new(),
             advances: 0,
             backlog: 0,
             scratch: Vec::new(),
@@ -391,6 +400,8 @@ impl Table {
             return;
         }
         slot.state = State::Done(slot.take_pieces(), outcome);
+        self.ended = self.ended.wrapping_add(1);
+        self.quiet.leave(WaiterId::Op(slot.number));
         later.wake(slot.waker.take());
         if !slot.request.is_recv() {
             if slot.abandoned {
@@ -428,13 +439,55 @@ impl Table {
     }
 
     /// Wakes `waker` when the operation is over.
-    pub(crate) fn set_waker(&mut self, index: usize, waker: &Waker, later: &mut Later) {
-        let Some(slot) = self.slots.get_mut(index) else {
-            return;
-        };
+    pub(crate) fn set_waker(
+        &mut self,
+        index: usize,
+        waker: &Waker,
+        later: &mut Later,
+    ) -> Option<WaiterId> {
+        let slot = self.slots.get_mut(index)?;
+        let id = WaiterId::Op(slot.number);
         if !slot.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
-            later.drop(slot.waker.replace(waker.clone()));
+            match slot.waker.replace(waker.clone()) {
+                None => self.list_awaited(index),
+                old => later.drop(old),
+            }
         }
+        Some(id)
+    }
+
+    fn list_awaited(&mut self, index: usize) {
+        /// So many that are over are kept at least before they are taken out.
+        const SPARE: usize = 64;
+        self.awaited.push_back(index);
+        if self.awaited.len() > 2 * self.slots.len() + SPARE {
+            let slots = self.slots.iter();
+            let awaited = slots.filter(|(_, slot)| slot.waker.is_some());
+            self.awaited = awaited.map(|(index, _)| index).collect();
+        }
+    }
+
+    /// Wakes a task that waits, if there is one, so that it polls the domain in place of one that does
+    /// not wait any more.
+    pub(crate) fn call_successor(&mut self, later: &mut Later) {
+        while let Some(index) = self.awaited.pop_front() {
+            let slot = self.slots.get(index);
+            if let Some(waker) = slot.and_then(|slot| slot.waker.as_ref()) {
+                later.wake(Some(waker.clone()));
+                self.awaited.push_back(index);
+                return;
+            }
+        }
+    }
+
+    /// Whether a task that waits may be the only one.
+    pub(crate) fn is_one_awaited(&self) -> bool {
+        self.awaited.len() < 2
+    }
+
+    /// What has begun and what was over until now: where neither changes, nothing happens.
+    pub(crate) const fn steps(&self) -> (usize, usize) {
+        (self.begun, self.ended)
     }
 
     /// Takes an operation out of the queue in which it waits for room.
@@ -484,6 +537,7 @@ impl Table {
             return;
         };
         slot.abandoned = true;
+        self.quiet.leave(WaiterId::Op(slot.number));
         later.drop(slot.waker.take());
         let (number, ep, is_recv) = (slot.number, slot.ep, slot.request.is_recv());
         match (is_recv, matches!(slot.state, State::Done(..))) {

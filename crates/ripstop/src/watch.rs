@@ -6,6 +6,7 @@ use std::task::Waker;
 use ripstop_core::FidToken;
 
 use crate::later::Later;
+use crate::polling::WaiterId;
 use crate::running::Core;
 use crate::table::Table;
 
@@ -29,19 +30,23 @@ impl Watch {
     }
 
     /// Wakes `waker`, and no earlier one, at the next event.
-    pub(crate) fn set(&mut self, table: &mut Table, waker: &Waker, later: &mut Later) {
+    pub(crate) fn set(
+        &mut self,
+        table: &mut Table,
+        waker: &Waker,
+        later: &mut Later,
+    ) -> Option<WaiterId> {
         let connections = &mut table.connections;
         if self.number == 0 {
             connections.watches += 1;
             self.number = connections.watches;
         }
-        let Some(entry) = connections.entries.get_mut(&self.token) else {
-            return;
-        };
+        let entry = connections.entries.get_mut(&self.token)?;
         let same = |old: &Waker| old.will_wake(waker);
         if !entry.wakers.get(&self.number).is_some_and(same) {
             later.drop(entry.wakers.insert(self.number, waker.clone()));
         }
+        Some(WaiterId::Watch(self.number))
     }
 }
 
@@ -51,6 +56,7 @@ impl Drop for Watch {
             return;
         }
         self.core.with(|table, later| {
+            table.quiet.leave(WaiterId::Watch(self.number));
             if let Some(entry) = table.connections.entries.get_mut(&self.token) {
                 later.drop(entry.wakers.remove(&self.number));
             }
