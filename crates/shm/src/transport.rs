@@ -116,7 +116,7 @@ impl Transport for Shm {
         !params.disable_cma
     }
 
-    fn gets_messages(params: &Params) -> bool {
+    fn gets_messages(params: &Params, _: &ShmLink) -> bool {
         !params.disable_cma && params.copy != CopyMode::Ring
     }
 

@@ -14,7 +14,7 @@ use crate::state::connection::Ending;
 use crate::system::{Poller as _, System as _};
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
-use crate::transport::readiness::{Readiness as _, polls_links};
+use crate::transport::readiness::Readiness as _;
 use crate::transport::{DirectOf, Transport};
 
 /// How long a closing endpoint tries to hand over messages that were injected.
@@ -96,7 +96,7 @@ impl<T: Transport> State<T> {
             // Receives that only this peer can fill: find out whether it is still there.
             // An attempt that comes to nothing ends them.
             match self.open_route(ep, src, false) {
-                Ok(id) if polls_links::<T>() => self.hurry(id),
+                Ok(id) if self.is_polled(id) => self.hurry(id),
                 Ok(_) => {}
                 Err(_) => self.engine.fail_directed(ep, src, error),
             }
@@ -214,8 +214,11 @@ impl<T: Transport> State<T> {
         self.timed_payload.take_if(|timed| timed.id == id);
         self.timed_writes.take_if(|timed| timed.id == id);
         self.engine.close_conn(id, error);
-        if polls_links::<T>() && self.is_up(id) {
-            self.readiness.remove(id);
+        if self.is_up(id) {
+            match self.is_polled(id) {
+                true => self.readiness.remove(id),
+                false => self.watched_links = self.watched_links.saturating_sub(1),
+            }
         }
         self.connections.remove(id);
     }

@@ -17,7 +17,7 @@ use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
-use crate::transport::readiness::{Readiness as _, polls_links};
+use crate::transport::readiness::{Readiness as _, is_polled};
 use crate::transport::{DirectOf, HandshakeError, Transport};
 
 impl<T: Transport> State<T> {
@@ -50,7 +50,7 @@ impl<T: Transport> State<T> {
         }
         let asked = self
             .hello(ep, &link)
-            .and_then(|hello| write_message(&*link, Kind::Request, self.extensions(), &hello));
+            .and_then(|hello| write_message(&*link, Kind::Request, self.extensions(&link), &hello));
         if let Err(error) = asked {
             return self.connect_failed(id, error, &[]);
         }
@@ -64,9 +64,9 @@ impl<T: Transport> State<T> {
         self.watch(id, |interest| *interest = Interest::READ);
     }
 
-    /// The extensions of the protocol that this side offers.
-    pub(crate) fn extensions(&self) -> Extensions {
-        match T::gets_messages(&self.params) {
+    /// The extensions of the protocol that this side offers on a connection.
+    pub(crate) fn extensions(&self, link: &T::Link) -> Extensions {
+        match T::gets_messages(&self.params, link) {
             true => Extensions::all(),
             false => Extensions::all().difference(Extensions::GET),
         }
@@ -163,7 +163,7 @@ impl<T: Transport> State<T> {
         if let Some(connection) = self.connection(id) {
             connection.deadline = None;
         }
-        let terms = terms(&header, self.extensions(), has_rendezvous);
+        let terms = terms(&header, self.extensions(&link), has_rendezvous);
         self.start_messages(id, terms);
         log_info!(T::EpCtrl, "{peer}: connected");
         if !is_rdm {
@@ -180,7 +180,9 @@ impl<T: Transport> State<T> {
         connection.phase = Phase::Up;
         if let Some(link) = &connection.link {
             link.start();
-            if polls_links::<T>() {
+            if !is_polled::<T>(link) {
+                self.watched_links += 1;
+            } else {
                 self.readiness.add(id, link);
                 // Without it the first descriptor tells of most ends.
                 if let Some(witness) = link.peer_fd() {

@@ -245,7 +245,7 @@ impl<T: Transport> State<T> {
         };
         let answer = greeting.answer(T::pid(&self.params)).with_context(own);
         let has_rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
-        let terms = terms(&header, self.extensions(), has_rendezvous);
+        let terms = terms(&header, self.extensions(&link), has_rendezvous);
         let accepted = T::reply_data(&mut self.readiness, &link, answer)
             .and_then(|data| self.answer(id, link, terms.extensions, &data));
         if let Err(error) = accepted {

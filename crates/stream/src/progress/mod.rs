@@ -31,10 +31,11 @@ use ripstop_engine::id::{ConnId, EpId};
 
 use crate::progress::poll::FastPoll;
 use crate::state::active::{ACTIVE, EMPTY_POLLS};
+use crate::state::connection::Connection;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
 use crate::transport::Transport;
-use crate::transport::readiness::polls_links;
+use crate::transport::readiness::{polls_links, watches_links};
 
 impl<T: Transport> State<T> {
     /// Makes progress without waiting: writes what waits, reads what has arrived.
@@ -68,13 +69,13 @@ impl<T: Transport> State<T> {
                     self.note_active(1, last);
                     any = true;
                 }
-                if !polls_links::<T>() && self.active.is_full_poll_due(T::System::ticks) {
+                if self.watches_links() && self.active.is_full_poll_due(T::System::ticks) {
                     return self.full_poll();
                 }
                 self.resume_fast_polls();
                 any
             }
-            None if polls_links::<T>() && self.active.budget > 0 => self.poll_links_only(),
+            None if !self.watches_links() && self.active.budget > 0 => self.poll_links_only(),
             _ => self.full_poll(),
         }
     }
@@ -96,7 +97,8 @@ impl<T: Transport> State<T> {
             true => self.poll_links(),
             false => (0, None),
         };
-        let polls_epoll = !polls_links::<T>() || self.active.polls_epoll(T::System::now);
+        let watches = self.watches_links();
+        let polls_epoll = !polls_links::<T>() || self.active.polls_epoll(watches, T::System::now);
         let found =
             polls_epoll && self.epoll.poll(&mut self.events).is_ok() && !self.events.is_empty();
         if found {
@@ -147,8 +149,12 @@ impl<T: Transport> State<T> {
         self.full_poll_runs = false;
         // Peers that may reach what this side has exposed wait to be told of what was applied.
         self.active.refill(polls_epoll || !self.exposed.is_empty());
-        if !polls_links::<T>() {
+        if watches && polls_epoll {
             self.active.full_poll_at = T::System::ticks();
+            if found && polls_links::<T>() {
+                // More may come of what delivers: the next full poll asks again.
+                self.active.epoll_at = Duration::ZERO;
+            }
             self.active.empty_polls = match any {
                 true => 0,
                 false => (self.active.empty_polls + 1).min(EMPTY_POLLS),
@@ -157,6 +163,17 @@ impl<T: Transport> State<T> {
         self.resume_fast_polls();
         self.wake_any_waiters();
         any
+    }
+
+    /// Whether there may be links of which only epoll reports what happens.
+    #[inline(always)]
+    pub(crate) fn watches_links(&self) -> bool {
+        watches_links::<T>() && (!polls_links::<T>() || self.watched_links > 0)
+    }
+
+    /// Whether the domain polls the link of a connection itself.
+    pub(crate) fn is_polled(&self, id: ConnId) -> bool {
+        polls_links::<T>() && self.connections.get(id).is_some_and(Connection::is_polled)
     }
 
     /// Tracks the connection that was just active, to be read first. After a poll with more than

@@ -37,7 +37,7 @@ impl<T: Transport> State<T> {
         let Some(link) = &active.links[usize::from(active.turn)] else {
             return FastPoll::Insufficient;
         };
-        if InPlaceOf::<T>::SUPPORTED {
+        if InPlaceOf::<T>::applies(link) {
             if InPlaceOf::<T>::is_ready(link) {
                 return FastPoll::Readable;
             }
@@ -47,17 +47,16 @@ impl<T: Transport> State<T> {
                 outcome => return self.note_received(outcome),
             }
         }
-        let active = &mut self.active;
-        active.fast_budget -= 1;
-        active.note_idle();
-        match polls_links::<T>() {
-            true if self.readiness.is_due() => FastPoll::Insufficient,
-            false if active.is_full_poll_due(T::System::ticks) => {
-                active.poll_next();
-                FastPoll::Insufficient
-            }
-            _ => FastPoll::Nothing,
+        self.active.fast_budget -= 1;
+        self.active.note_idle();
+        if polls_links::<T>() && self.readiness.is_due() {
+            return FastPoll::Insufficient;
         }
+        if self.watches_links() && self.active.is_full_poll_due(T::System::ticks) {
+            self.active.poll_next();
+            return FastPoll::Insufficient;
+        }
+        FastPoll::Nothing
     }
 
     /// Keeps the outcome of a read of the active link that had something.

@@ -10,7 +10,7 @@ use crate::state::waiters::Waited;
 use crate::state::{State, token};
 use crate::system::Poller as _;
 use crate::transport::Transport;
-use crate::transport::readiness::{Readiness, polls_links};
+use crate::transport::readiness::Readiness;
 
 impl<T: Transport> State<T> {
     /// What the engine left to be done after it was called.
@@ -86,7 +86,7 @@ impl<T: Transport> State<T> {
             return;
         }
         connection.interest = interest;
-        if polls_links::<T>() && connection.is_up() {
+        if connection.is_up() && connection.is_polled() {
             return self.readiness.modify(id, interest);
         }
         let generation = connection.generation;

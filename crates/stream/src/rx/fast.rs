@@ -28,16 +28,20 @@ impl<T: Transport> State<T> {
             waiters,
             ..
         } = self;
-        let received = match InPlaceOf::<T>::SUPPORTED {
-            true => FastPoll::Readable,
-            false => FastPoll::Received,
-        };
-        if found != received || !waiters.is_empty() {
+        if !waiters.is_empty() {
             return None;
         }
         let turn = usize::from(active.turn);
         let (link, id) = (active.links[turn].as_ref()?, active.ids[turn]);
-        let completion = if InPlaceOf::<T>::SUPPORTED {
+        let in_place = InPlaceOf::<T>::applies(link);
+        let received = match in_place {
+            true => FastPoll::Readable,
+            false => FastPoll::Received,
+        };
+        if found != received {
+            return None;
+        }
+        let completion = if in_place {
             let entry = InPlaceOf::<T>::sole_entry(link)?;
             let small = engine.rx_sole(id, entry.words(), entry.len())?;
             receive_sole(engine, id, cq, small, entry)?

@@ -12,7 +12,6 @@ use crate::system::System;
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
-use crate::transport::readiness::polls_links;
 use crate::transport::{DirectOf, InPlaceOf, Transport};
 
 /// Reads of one connection in one call, so that one busy peer does not keep the others waiting.
@@ -28,9 +27,8 @@ impl<T: Transport> State<T> {
             self.after();
             return;
         }
-        if polls_links::<T>()
-            && let Some(link) = connection.link.as_ref()
-        {
+        let polled = connection.is_polled();
+        if polled && let Some(link) = connection.link.as_ref() {
             link.drain_doorbell(&mut connection.windows);
             connection.mapped =
                 DirectOf::<T>::SUPPORTED && DirectOf::<T>::has_windows(&connection.windows);
@@ -41,7 +39,7 @@ impl<T: Transport> State<T> {
                 self.lend(id, &asked);
             }
         }
-        if !polls_links::<T>() && (event.error() || event.hangup()) {
+        if !polled && (event.error() || event.hangup()) {
             self.forsake_stalled(id);
         }
         if event.writable() {

@@ -68,6 +68,9 @@ impl<T: Transport> State<T> {
         let Some(link) = &connection.link else {
             return rest;
         };
+        if !InPlaceOf::<T>::applies(link) {
+            return rest;
+        }
         // What the link has ready follows the last byte in the receive buffer.
         let more = InPlaceOf::<T>::payload_ready(link);
         while let Some(bytes) = rx_buffer.get(count - rest..count) {

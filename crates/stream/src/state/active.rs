@@ -254,11 +254,12 @@ impl<L> ActiveConnections<L> {
         }
     }
 
-    /// Whether a full poll asks epoll, where that reports neither bytes nor room. The clock is read
-    /// only if it decides.
-    pub(crate) fn polls_epoll(&mut self, clock: impl FnOnce() -> Duration) -> bool {
+    /// Whether a full poll asks epoll, where that reports neither bytes nor room, or that of some links
+    /// only (`watches`). The clock is read only if it decides.
+    pub(crate) fn polls_epoll(&mut self, watches: bool, clock: impl FnOnce() -> Duration) -> bool {
         self.polls = self.polls.wrapping_add(1);
-        if self.room_polls > 0 && !self.polls.is_multiple_of(ROOM_POLLS_PER_EPOLL) {
+        let of_room = self.room_polls > 0 && !self.polls.is_multiple_of(ROOM_POLLS_PER_EPOLL);
+        if of_room && !watches {
             return false;
         }
         let now = clock();

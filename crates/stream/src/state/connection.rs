@@ -11,6 +11,7 @@ use ripstop_types::Errno;
 
 use crate::state::tx_buffer::TxBuffer;
 use crate::transport::direct_access::DirectAccess;
+use crate::transport::readiness::is_polled;
 use crate::transport::{DirectOf, Transport};
 
 /// How long a peer whose connection has ended may take to listen again before what only it can do
@@ -172,6 +173,11 @@ impl<T: Transport> Connection<T> {
     pub(crate) fn hurry(&mut self, now: Duration, most: Duration) {
         self.deadline = self.deadline.map(|deadline| deadline.min(now + most));
         self.left = self.left.map(|left| left.min(most));
+    }
+
+    /// Whether the domain polls its link itself.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| is_polled::<T>(link))
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use ripstop_types::{Errno, FiAddr, Flags, Result};
 use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::state::accepting::Request;
-use crate::state::fast_path::{ACKED, FastPath, SLOW_FLAGS, SPECIAL, max_copied};
+use crate::state::fast_path::{ACKED, FastPath, SLOW_FLAGS, SPECIAL, max_sent_at_once};
 use crate::transport::in_place::InPlace as _;
 use crate::transport::{InPlaceOf, Transport};
 
@@ -276,7 +276,7 @@ impl FastPath {
     ) -> Self {
         let bound = |longest: u64, most: usize| {
             let longest = usize::try_from(longest).unwrap_or(usize::MAX);
-            longest.min(most).min(max_copied::<T>()) + 1
+            longest.min(most).min(max_sent_at_once::<T>()) + 1
         };
         let mut fast = Self {
             send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),

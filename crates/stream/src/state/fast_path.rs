@@ -51,10 +51,14 @@ pub(crate) struct FastPath {
     pub(crate) recv_completes: bool,
 }
 
-/// The longest message in bytes that is copied to be sent; what is sent in place has no such bound.
-pub(crate) const fn max_copied<T: Transport>() -> usize {
+/// The longest message in bytes that is copied to be sent at once.
+pub(crate) const MAX_COPIED: usize = FAST_SEND_BUFFER - SEND_HEADER;
+
+/// The longest message in bytes that may be sent at once, as far as the transport knows; what is sent
+/// in place has no such bound.
+pub(crate) const fn max_sent_at_once<T: Transport>() -> usize {
     match InPlaceOf::<T>::SUPPORTED {
         true => usize::MAX - 1,
-        false => FAST_SEND_BUFFER - SEND_HEADER,
+        false => MAX_COPIED,
     }
 }

@@ -116,6 +116,8 @@ pub(crate) struct State<T: Transport> {
     pub(crate) unattended: bool,
     pub(crate) active: ActiveConnections<T::Link>,
     pub(crate) readiness: T::Readiness,
+    /// Links that are up and of which epoll reports all that happens.
+    pub(crate) watched_links: u32,
     /// Links that the last poll has found ready; empty between two polls, kept for its memory.
     pub(crate) ready_links: Vec<ReadyLink>,
     /// Threads that sleep here.
@@ -194,6 +196,7 @@ impl<T: Transport> State<T> {
             unattended: false,
             active: ActiveConnections::default(),
             readiness: Readiness::open()?,
+            watched_links: 0,
             ready_links: Vec::new(),
             sleepers: 0,
             doorbells_armed: false,

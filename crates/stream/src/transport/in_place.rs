@@ -12,8 +12,15 @@ use ripstop_types::{Errno, Result};
 /// the bodies given here are for those that do not ([`SUPPORTED`](InPlace::SUPPORTED) is false), where
 /// nothing of it is called.
 pub trait InPlace<L>: Debug + 'static {
-    /// Whether payloads are sent and received in place.
+    /// Whether there are links over which payloads are sent and received in place.
     const SUPPORTED: bool;
+
+    /// Whether this is such a link. The same answer for as long as the link is there; where it is not,
+    /// nothing else of this trait is called but what says so.
+    #[inline(always)]
+    fn applies(_link: &L) -> bool {
+        Self::SUPPORTED
+    }
 
     /// As [`Link::send`](crate::Link::send), for the first `header_len` bytes of a header and
     /// the payload behind them.

@@ -97,11 +97,11 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
         count: usize,
     ) -> Result<Vec<Self::Listener>>;
 
-    /// Whether receivers may get the payload of long messages from the memory of their sender
-    /// ([`DirectAccess::get`]).
+    /// Whether the receivers of this link may get the payload of long messages from the memory of
+    /// their sender ([`DirectAccess::get`]).
     ///
     /// [`DirectAccess::get`]: crate::DirectAccess::get
-    fn gets_messages(_params: &Self::Params) -> bool {
+    fn gets_messages(_params: &Self::Params, _link: &Self::Link) -> bool {
         false
     }
 

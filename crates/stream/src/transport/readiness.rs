@@ -16,9 +16,19 @@ use crate::transport::Transport;
 /// The readiness of a domain's links, as the transport knows it. It is used under the domain's lock.
 /// A link has an id from when it is up.
 pub trait Readiness<L>: Debug + Send + Sized + 'static {
-    /// Whether the domain polls links itself. Where not, epoll reports all that happens, and nothing
-    /// of this trait is called but [`Readiness::open`].
+    /// Whether there are links that the domain polls itself. Where not, epoll reports all that happens,
+    /// and nothing of this trait is called but [`Readiness::open`].
     const POLLS_LINKS: bool;
+
+    /// Whether there are links of which epoll reports all that happens. A transport with links of
+    /// both kinds says which is which by [`Readiness::polls`].
+    const WATCHES_LINKS: bool = !Self::POLLS_LINKS;
+
+    /// Whether the domain polls this link itself. The same answer for as long as the link is there.
+    #[inline(always)]
+    fn polls(_: &L) -> bool {
+        Self::POLLS_LINKS
+    }
 
     /// For a domain that opens.
     ///
@@ -26,14 +36,14 @@ pub trait Readiness<L>: Debug + Send + Sized + 'static {
     /// Of the system; the domain is not opened.
     fn open() -> Result<Self>;
 
-    /// A link is up: from now on it is polled, for bytes to read. Epoll goes on watching its
-    /// descriptor for reading, which reports doorbells and the end of the peer.
+    /// A link [to be polled](Readiness::polls) is up: from now on it is polled, for bytes to read. Epoll
+    /// goes on watching its descriptor for reading, which reports doorbells and the end of the peer.
     fn add(&mut self, id: ConnId, link: &Arc<L>);
 
     /// Changes what a link is polled for: bytes to read (or the end), and room to write.
     fn modify(&mut self, id: ConnId, interest: Interest);
 
-    /// A link is not used any more. Ids are given again.
+    /// A link that was added is not used any more. Ids are given again.
     fn remove(&mut self, id: ConnId);
 
     /// Whether a call of [`Readiness::poll`] is worth it. Each poll of a program that finds nothing on
@@ -105,7 +115,18 @@ impl<L> Readiness<L> for EpollOnly {
     fn disarm(&mut self) {}
 }
 
-/// Whether a domain over this transport polls links itself.
+/// Whether a domain over this transport polls links itself, all or some of them.
 pub(crate) const fn polls_links<T: Transport>() -> bool {
     <T::Readiness as Readiness<T::Link>>::POLLS_LINKS
+}
+
+/// Whether epoll reports all that happens, on all links of this transport or some of them.
+pub(crate) const fn watches_links<T: Transport>() -> bool {
+    <T::Readiness as Readiness<T::Link>>::WATCHES_LINKS
+}
+
+/// Whether a domain over this transport polls this link itself.
+#[inline(always)]
+pub(crate) fn is_polled<T: Transport>(link: &T::Link) -> bool {
+    <T::Readiness as Readiness<T::Link>>::polls(link)
 }

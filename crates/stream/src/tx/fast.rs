@@ -13,7 +13,7 @@ use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, Flags, Result};
 
 use crate::state::State;
-use crate::state::fast_path::{FastPath, SLOW_FLAGS, off_fast_path};
+use crate::state::fast_path::{FastPath, MAX_COPIED, SLOW_FLAGS, off_fast_path};
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
@@ -79,7 +79,7 @@ impl<T: Transport> State<T> {
             let (noted, id) = (completes || fast.counted, state.route(args.dest));
             if buf.len() >= limit {
                 // It goes the usual way.
-            } else if self.burst_open && is_coalesced::<T>(buf) && self.in_burst(id) {
+            } else if self.burst_open && self.is_coalesced(id, buf) && self.in_burst(id) {
                 if self.coalesce(id, buf, &args, completes) {
                     return Ok(());
                 }
@@ -127,7 +127,7 @@ impl<T: Transport> State<T> {
             return Err(0);
         };
         let (tag, len) = (tag_of(kind), buf.len());
-        let written = if InPlaceOf::<T>::SUPPORTED {
+        let written = if InPlaceOf::<T>::applies(link) {
             let mut header = [0; SEND_HEADER];
             let Some(header_len) = engine.try_send_now(id, tag, data, len as u64, &mut header)
             else {
@@ -136,6 +136,10 @@ impl<T: Transport> State<T> {
             let written = InPlaceOf::<T>::send_message(link, &header, header_len, buf);
             written.map(|written| (written, header_len + len))
         } else {
+            // Where there are links in place, the endpoint's limit is that of those.
+            if InPlaceOf::<T>::SUPPORTED && len > MAX_COPIED {
+                return Err(0);
+            }
             let Some(header) = scratch.first_chunk_mut() else {
                 return Err(0);
             };
@@ -167,6 +171,23 @@ impl<T: Transport> State<T> {
             // It shows again when the message is sent the usual way.
             Err(_) => Err(0),
         }
+    }
+
+    /// Whether a message that follows another of the same burst is coalesced with it.
+    #[inline(always)]
+    fn is_coalesced(&self, id: Option<ConnId>, buf: UserBuf) -> bool {
+        buf.len() <= MAX_COALESCED || !self.sends_in_place(id)
+    }
+
+    /// Whether messages of a connection are sent from where they are.
+    #[inline(always)]
+    pub(crate) fn sends_in_place(&self, id: Option<ConnId>) -> bool {
+        InPlaceOf::<T>::SUPPORTED
+            && self
+                .connections
+                .find(id)
+                .and_then(|connection| connection.link.as_ref())
+                .is_none_or(|link| InPlaceOf::<T>::applies(link))
     }
 
     /// Coalesces a message with another of the same burst; `false` when it cannot be.
@@ -227,12 +248,6 @@ impl<T: Transport> State<T> {
         self.engine.sent_now(ep, tagged, context, len as u64, entry);
         self.wake_any_waiters();
     }
-}
-
-/// Whether a message that follows another of the same burst is coalesced with it.
-#[inline(always)]
-const fn is_coalesced<T: Transport>(buf: UserBuf) -> bool {
-    !InPlaceOf::<T>::SUPPORTED || buf.len() <= MAX_COALESCED
 }
 
 const _: () = assert!(

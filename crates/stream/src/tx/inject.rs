@@ -18,9 +18,8 @@ use ripstop_types::{Errno, FiAddr, Result};
 use crate::state::State;
 use crate::state::fast_path::ACKED;
 use crate::system::System as _;
-use crate::transport::in_place::InPlace as _;
+use crate::transport::Transport;
 use crate::transport::link::Link as _;
-use crate::transport::{InPlaceOf, Transport};
 use crate::tx::send::tag_of;
 
 /// How long a call waits for the peer to make room for the rest of an operation of which the kernel
@@ -74,8 +73,8 @@ impl<T: Transport> State<T> {
         {
             let (counted, id) = (state.fast.counted, state.route(dest));
             // The next progress sends what the kernel holds back; whoever sleeps makes none.
-            let hold = !InPlaceOf::<T>::SUPPORTED
-                && self.burst_open
+            let hold = self.burst_open
+                && !self.sends_in_place(id)
                 && !self.unattended
                 && self.waiters.is_empty()
                 && self.in_burst(id);

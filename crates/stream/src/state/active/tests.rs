@@ -22,7 +22,7 @@ impl Fake {
     }
 
     fn polls_epoll(&mut self, active: &mut Active) -> bool {
-        active.polls_epoll(|| {
+        active.polls_epoll(false, || {
             self.reads += 1;
             self.now
         })
