@@ -8,6 +8,7 @@ use ripstop_core::FabricAttr;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::Provider;
 use ripstop_core::registry::{Registration, registry};
+use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{Errno, Result};
@@ -36,7 +37,11 @@ fn listed() -> &'static [Listed] {
     LISTED.get_or_init(|| {
         // The registry reads the parameters of the core first, those of logging among them.
         let _ready = registry();
-        vec![list(TcpProvider::new()), list(ShmProvider::new())]
+        vec![
+            list(TcpProvider::new()),
+            list(ShmProvider::new()),
+            list(LnxProvider::new()),
+        ]
     })
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use ripstop_core::provider::Provider;
 use ripstop_core::registry::{Registration, Registry, registry};
+use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 
@@ -12,6 +13,7 @@ struct Listed<P>(Arc<P>, #[expect(dead_code, reason = "kept")] Registration);
 
 static TCP: LazyLock<Listed<TcpProvider>> = LazyLock::new(|| list(TcpProvider::new));
 static SHM: LazyLock<Listed<ShmProvider>> = LazyLock::new(|| list(ShmProvider::new));
+static LNX: LazyLock<Listed<LnxProvider>> = LazyLock::new(|| list(LnxProvider::new));
 
 fn list<P: Provider>(new: fn() -> P) -> Listed<P> {
     // The registry reads the parameters of the core first, those of logging among them.
@@ -25,6 +27,7 @@ fn list<P: Provider>(new: fn() -> P) -> Listed<P> {
 pub fn load() -> &'static Registry {
     LazyLock::force(&TCP);
     LazyLock::force(&SHM);
+    LazyLock::force(&LNX);
     registry()
 }
 
@@ -32,6 +35,12 @@ pub fn load() -> &'static Registry {
 #[must_use]
 pub fn tcp() -> Arc<TcpProvider> {
     TCP.0.clone()
+}
+
+/// The lnx provider.
+#[must_use]
+pub fn lnx() -> Arc<LnxProvider> {
+    LNX.0.clone()
 }
 
 /// The shm provider.

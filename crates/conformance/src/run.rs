@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use ripstop_core::registry::registry;
 use ripstop_foreign::{Library, Shared, Single};
+use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{EpType, Threading};
@@ -372,8 +373,9 @@ fn on_subject<T>(
             match plan.setup.provider.as_str() {
                 "tcp" => Ok(in_rust!(TcpProvider::new(), plan.setup, ep_type, body)),
                 "shm" => Ok(in_rust!(ShmProvider::new(), plan.setup, ep_type, body)),
+                "lnx" => Ok(in_rust!(LnxProvider::new(), plan.setup, ep_type, body)),
                 other => anyhow::bail!(
-                    "the Rust object model has no provider {other}; it has tcp and shm"
+                    "the Rust object model has no provider {other}; it has tcp, shm and lnx"
                 ),
             }
         }

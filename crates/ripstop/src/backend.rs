@@ -6,6 +6,8 @@
 #[cfg(not(any(feature = "tcp", feature = "shm")))]
 compile_error!("without a provider there is nothing to open: enable the feature `tcp` or `shm`");
 
+#[cfg(feature = "lnx")]
+use ripstop_lnx::LnxProvider;
 #[cfg(feature = "shm")]
 use ripstop_shm::ShmProvider;
 #[cfg(feature = "tcp")]
@@ -47,6 +49,8 @@ macro_rules! any {
             Tcp($object<TcpProvider>),
             #[cfg(feature = "shm")]
             Shm($object<ShmProvider>),
+            #[cfg(feature = "lnx")]
+            Lnx($object<LnxProvider>),
         }
     )*};
 }
@@ -73,6 +77,8 @@ macro_rules! each {
             Self::Tcp(ref $object) => $body,
             #[cfg(feature = "shm")]
             Self::Shm(ref $object) => $body,
+            #[cfg(feature = "lnx")]
+            Self::Lnx(ref $object) => $body,
         }
     };
     ($any:expr, $object:ident => $body:expr, $into:ident) => {
@@ -81,6 +87,8 @@ macro_rules! each {
             Self::Tcp(ref $object) => $body.map($into::Tcp),
             #[cfg(feature = "shm")]
             Self::Shm(ref $object) => $body.map($into::Shm),
+            #[cfg(feature = "lnx")]
+            Self::Lnx(ref $object) => $body.map($into::Lnx),
         }
     };
 }
@@ -117,6 +125,8 @@ impl<P: Provider> Listed<P> {
 static TCP: LazyLock<Listed<TcpProvider>> = LazyLock::new(|| Listed::new(TcpProvider::new));
 #[cfg(feature = "shm")]
 static SHM: LazyLock<Listed<ShmProvider>> = LazyLock::new(|| Listed::new(ShmProvider::new));
+#[cfg(feature = "lnx")]
+static LNX: LazyLock<Listed<LnxProvider>> = LazyLock::new(|| Listed::new(LnxProvider::new));
 
 /// Sees to it that the registry has the enabled providers.
 pub(crate) fn register() {
@@ -124,6 +134,8 @@ pub(crate) fn register() {
     LazyLock::force(&TCP);
     #[cfg(feature = "shm")]
     LazyLock::force(&SHM);
+    #[cfg(feature = "lnx")]
+    LazyLock::force(&LNX);
 }
 
 impl AnyFabric {
@@ -135,6 +147,8 @@ impl AnyFabric {
             "tcp" => TCP.provider.fabric(&info.fabric).map(Self::Tcp),
             #[cfg(feature = "shm")]
             "shm" => SHM.provider.fabric(&info.fabric).map(Self::Shm),
+            #[cfg(feature = "lnx")]
+            "lnx" => LNX.provider.fabric(&info.fabric).map(Self::Lnx),
             _ => Err(Errno::ENODATA),
         }
     }

@@ -21,7 +21,8 @@ mod records;
 mod transport;
 mod windows;
 
-pub use provider::ShmProvider;
+pub use params::Params;
+pub use provider::{ShmProvider, require_allocated};
 pub use transport::Shm;
 
 /// A fabric of the shm provider: this machine.

@@ -19,7 +19,7 @@ const DEFAULTS: Defaults = Defaults {
     max_saved_total: 1 << 30,
 };
 
-/// Values of all parameters.
+/// Values of all parameters of the provider (`FI_SHM_*`).
 #[derive(Debug)]
 pub struct Params {
     common: Tunables,
@@ -39,7 +39,8 @@ impl AsRef<Tunables> for Params {
 
 impl Params {
     /// Declares the parameters and reads their values.
-    pub(crate) fn read() -> Self {
+    #[must_use]
+    pub fn read() -> Self {
         let copy: Option<String> = params().declare_optional(
             Some(NAME),
             "copy",

@@ -70,7 +70,7 @@ fn check_addresses(info: Info) -> core::result::Result<Vec<Info>, Mismatch> {
 
 /// Adds `FI_MR_ALLOCATED` to an offer of remote memory if the hints have it: the program then keeps the
 /// pages of its regions in place, so peers may map them.
-fn require_allocated(info: &mut Info, hints: Option<&Hints>) {
+pub fn require_allocated(info: &mut Info, hints: Option<&Hints>) {
     const WHOLE: MrMode = MrMode::BASIC.union(MrMode::SCALABLE);
     let asked = hints.and_then(|hints| hints.domain.as_ref());
     let promised = asked.is_some_and(|asked| asked.mr_mode.contains(MrMode::ALLOCATED));

@@ -12,6 +12,7 @@ mod provider;
 mod row;
 mod socket;
 
+pub use params::Params;
 pub use provider::TcpProvider;
 pub use socket::Tcp;
 

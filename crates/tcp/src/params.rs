@@ -31,7 +31,7 @@ pub(crate) const KEEPALIVE: Keepalive = Keepalive {
 /// As long as keep-alive takes, for connections on which bytes wait for an answer.
 pub(crate) const SILENCE: Duration = Duration::from_secs(9);
 
-/// Values of all parameters.
+/// Values of all parameters of the provider (`FI_TCP_*`).
 #[derive(Debug)]
 pub struct Params {
     pub(crate) iface: Option<String>,
@@ -48,7 +48,8 @@ impl AsRef<Tunables> for Params {
 
 impl Params {
     /// Declares and reads all.
-    pub(crate) fn read() -> Self {
+    #[must_use]
+    pub fn read() -> Self {
         let p = params();
         let prov = Some(NAME);
         let iface = p.declare_optional::<String>(prov, "iface", "Specify interface name");
@@ -68,7 +69,10 @@ impl Params {
     }
 
     /// The addresses of this machine, the best first.
-    pub(crate) fn addresses(&self) -> Result<Vec<LocalAddress>> {
+    ///
+    /// # Errors
+    /// Of the system.
+    pub fn addresses(&self) -> Result<Vec<LocalAddress>> {
         let interfaces = ripstop_os::net::interfaces()?;
         Ok(local_addresses(&interfaces, self.iface.as_deref()))
     }

@@ -181,6 +181,8 @@ c_enum! {
         Shm = 16,
         /// Reliable datagram endpoints over TCP (`FI_PROTO_XNET`).
         Xnet = 25,
+        /// Providers that are linked behind one endpoint (`FI_PROTO_LNX`).
+        Lnx = 31,
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use ripstop_core::provider::Provider;
 use ripstop_foreign::{ForeignProvider, Library};
+use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 
@@ -49,7 +50,8 @@ fn measure(options: &WorkerOptions) -> Result<()> {
         (Some(path), name) => obey(&ForeignProvider::new(Library::open(path)?, name), setup),
         (None, "tcp") => obey(&TcpProvider::new(), setup),
         (None, "shm") => obey(&ShmProvider::new(), setup),
-        (None, other) => bail!("Ripstop has no provider {other}: choose tcp or shm"),
+        (None, "lnx") => obey(&LnxProvider::new(), setup),
+        (None, other) => bail!("Ripstop has no provider {other}: choose tcp, shm or lnx"),
     }
 }
 

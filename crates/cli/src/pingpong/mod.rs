@@ -38,6 +38,7 @@ pub fn main() -> Result<()> {
     match info.prov_name() {
         "tcp" => run(&providers::tcp(), &args, hints, info),
         "shm" => run(&providers::shm(), &args, hints, info),
+        "lnx" => run(&providers::lnx(), &args, hints, info),
         other => bail!("fi_pingpong cannot open provider {other}: choose another one with -p"),
     }
 }

@@ -16,6 +16,7 @@ use crate::{ensure, ensure_eq};
 pub(super) const ANSWER: &[(&str, &str)] = &[
     ("FI_TCP_ANSWER_TIMEOUT", "5000"),
     ("FI_SHM_ANSWER_TIMEOUT", "5000"),
+    ("FI_LNX_ANSWER_TIMEOUT", "5000"),
 ];
 
 /// Beyond this, a process that is connected and does not answer is still waited for by default, as

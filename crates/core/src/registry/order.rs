@@ -9,9 +9,9 @@ pub(super) const LAYER_PREFIX: &str = "ofi_";
 
 /// Known providers, best first: fabrics with hardware of their own, what is layered upon
 /// others, sockets, and shared memory, which reaches no other machine.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
     "efa", "psm2", "opx", "usnic", "verbs", "cxi", "psm3", "ucx", "ofi_rxm", "ofi_rxd", "udp",
-    "tcp", "shm", "sockets", "net",
+    "tcp", "shm", "sockets", "net", "lnx",
 ];
 
 /// The place of a provider: that of its topmost layer, last for an unknown one.

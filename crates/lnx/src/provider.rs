@@ -1,0 +1,108 @@
+//! The provider named `lnx`, and what it offers (man page `fi_lnx(7)`).
+
+use std::sync::Arc;
+
+use ripstop_core::hints::Request;
+use ripstop_core::ip::answers;
+use ripstop_core::log::Subsys;
+use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
+use ripstop_core::{FabricAttr, Info, fi_warn, provider};
+use ripstop_shm::require_allocated;
+use ripstop_stream::attr::{
+    MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, asks_peer, driven, offer, provider_version,
+};
+use ripstop_stream::{Fabric, Transport as _};
+use ripstop_types::{AddrFormat, EpType, Flags, Protocol, Result, Version};
+
+use crate::params::{NAME, Params};
+use crate::transport::Lnx;
+
+/// The provider named `lnx`.
+#[derive(Debug)]
+pub struct LnxProvider {
+    params: Arc<Params>,
+}
+
+impl Default for LnxProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LnxProvider {
+    /// Reads the provider's parameters (`FI_LNX_*`) and those of the providers that it links
+    /// (`FI_SHM_*`, `FI_TCP_*`).
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            params: Arc::new(Params::read()),
+        }
+    }
+}
+
+/// The one offer of the provider: reliable datagram endpoints with what shm and tcp both have.
+fn endpoint_offer(params: &Params) -> Info {
+    let kind = Offer {
+        ep_type: EpType::Rdm,
+        addr_format: AddrFormat::SockaddrIp,
+        protocol: Protocol::Lnx,
+        protocol_version: 1,
+        domain_caps: Flags::LOCAL_COMM
+            | Flags::REMOTE_COMM
+            | Flags::SHARED_AV
+            | Flags::AV_USER_ID
+            | Flags::PEER,
+        ops: OPS | Flags::TAGGED | Flags::COLLECTIVE,
+        rx_caps: MATCHED_RX | SOURCES,
+        rx_ctx_cnt: 1,
+    };
+    offer::<Lnx>(params.as_ref(), &kind)
+}
+
+impl ProviderInfo for LnxProvider {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn version(&self) -> Version {
+        provider_version()
+    }
+
+    fn getinfo(&self, request: &Request<'_>) -> Answer {
+        let addresses = match self.params.addresses() {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                fi_warn!(
+                    NAME,
+                    Subsys::Core,
+                    "the interfaces of this machine cannot be listed: {error}"
+                );
+                let why = "the interfaces of this machine cannot be listed".to_owned();
+                return Answer::from(Refusal::Failed(error, why));
+            }
+        };
+        let mut offer = endpoint_offer(&self.params);
+        if asks_peer(request.hints) {
+            driven(&mut offer);
+        }
+        let mut answer = Answer::collect([answers(request, &offer, &addresses)]);
+        for found in &mut answer.infos {
+            apply_defaults(found, (*self.params).as_ref(), request.hints);
+            if Lnx::checks_regions(&self.params) {
+                require_allocated(found, request.hints);
+            }
+        }
+        answer
+    }
+}
+
+impl provider::Provider for LnxProvider {
+    type Fabric = Fabric<Lnx>;
+
+    fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Fabric<Lnx>>> {
+        Ok(Arc::new(Fabric::new(
+            attr.clone(),
+            Arc::clone(&self.params),
+        )))
+    }
+}
