@@ -35,7 +35,7 @@ use crate::state::connection::Connection;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
 use crate::transport::Transport;
-use crate::transport::readiness::{polls_links, watches_links};
+use crate::transport::readiness::{is_polled, polls_links, watches_links};
 
 impl<T: Transport> State<T> {
     /// Makes progress without waiting: writes what waits, reads what has arrived.
@@ -196,6 +196,11 @@ impl<T: Transport> State<T> {
             let link = Arc::clone(link);
             let header_next = self.is_header_next(last);
             self.active.add(last, &link, header_next);
+            if polls_links::<T>() && watches_links::<T>() {
+                let mut links = self.active.links.iter().flatten();
+                let calls = links.any(|link| !is_polled::<T>(link));
+                self.yield_policy.set_calls(calls);
+            }
         }
     }
 

@@ -98,6 +98,14 @@ impl YieldPolicy {
         }
     }
 
+    /// From now on idle polls are system calls, or are not. What is known of other threads is
+    /// forgotten if that changes.
+    pub(crate) const fn set_calls(&mut self, calls: bool) {
+        if self.awaits_payload != calls {
+            *self = Self::new(calls);
+        }
+    }
+
     /// A poll found something.
     #[inline]
     pub(crate) const fn note_found(&mut self) {
