@@ -69,12 +69,12 @@ def compile_own(bench, name):
                         f"-I{venv}/include", f"-L{venv}/lib", f"-Wl,-rpath,{venv}/lib", "-lmpi")
 
 
-def launch(bench, ranks, command, seconds, provider="tcp", spawns=False, beside=(), **settings):
+def launch(bench, ranks, command, seconds, provider="tcp", spawns=False, beside=(), name=None, **settings):
     """Runs a command on so many ranks, with the proof that each used the library, and those that it spawns."""
     witness = Witness(bench)
     said = plain_launch(bench, ranks, command, seconds, provider, beside, **witness.environment, **settings)
     require_taken(said, provider)
-    witness.require(command[0].name, ranks, or_more=spawns)
+    witness.require(name or command[0].name, ranks, or_more=spawns)
     return said
 
 
@@ -116,11 +116,12 @@ def suite_run(options, ranks, seconds, provider="tcp", spawns=False):
     return body
 
 
-def own(name, ranks, arguments, provider="tcp"):
-    """A case: one of our programs."""
+def own(name, ranks, arguments, provider="tcp", before=()):
+    """A case: one of our programs, which is started by the command that is given before it."""
 
     def body(bench):
-        said = launch(bench, ranks, [bench.scratch / f"{name}-mpich", *arguments], 600, provider)
+        command = [bench.scratch / f"{name}-mpich", *arguments]
+        said = launch(bench, ranks, [*before, *command], 600, provider, name=command[0].name)
         if not re.search(r"ranks, .* are right$", said, re.M):
             raise Failed("the program did not reach its end")
 

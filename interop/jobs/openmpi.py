@@ -11,6 +11,12 @@ from rig.peers import HERE
 NAME = "openmpi"
 
 # Nothing but OFI's tcp: without it these runs end with an error, they do not go another way.
+def only_ofi(provider):
+    """Settings with which all messages go by the MTL and this provider, and Open MPI says so."""
+    return ONLY_OFI | {"OMPI_MCA_mtl_ofi_provider_include": provider,
+                       "OMPI_MCA_opal_common_ofi_provider_include": provider}
+
+
 ONLY_OFI = {
     "OMPI_MCA_pml": "cm",
     "OMPI_MCA_mtl": "ofi",
@@ -92,11 +98,11 @@ def launch(bench, ranks, path, arguments=(), folder=None):
     return said
 
 
-def require_taken(said, ranks, word="prov"):
-    """Each rank said that its MTL took tcp, after this word."""
+def require_taken(said, ranks, word="prov", provider="tcp"):
+    """Each rank said that its MTL took this provider, after this word."""
     taken = re.findall(rf"mtl:ofi:{word}: (\S+)", said)
-    if len(taken) < ranks or set(taken) != {"tcp"}:
-        raise Failed(f"the MTL took {sorted(set(taken))} instead of tcp on each of {ranks} ranks")
+    if len(taken) < ranks or set(taken) != {provider}:
+        raise Failed(f"the MTL took {sorted(set(taken))} instead of {provider} on each of {ranks} ranks")
 
 
 def said_right(said):

@@ -75,25 +75,26 @@ def prepare(bench):
                         f"-I{venv}/include", f"-L{venv}/lib", f"-Wl,-rpath,{venv}/lib", "-lmpi")
 
 
-def launch(bench, ranks, command, seconds, spawns=False):
+def launch(bench, ranks, command, seconds, spawns=False, provider="tcp"):
     """Runs a command on so many ranks, with the proof that each used the library, and those that it spawns."""
     witness = Witness(bench)
-    environment = bench.environment(**witness.environment, **SETTINGS, **HERE_ONLY, TMPDIR=str(bench.scratch))
+    settings = SETTINGS | openmpi.only_ofi(provider)
+    environment = bench.environment(**witness.environment, **settings, **HERE_ONLY, TMPDIR=str(bench.scratch))
     said = bench.succeed([venv / "bin" / "mpirun", "-n", str(ranks), *command], seconds, environment)
     # The word is that of domains in 4.1.
-    openmpi.require_taken(said, ranks, "provider")
+    openmpi.require_taken(said, ranks, "provider", provider)
     witness.require(command[0].name, ranks, or_more=spawns)
     return said
 
 
-def suite_run(modules, ranks):
+def suite_run(modules, ranks, provider="tcp"):
     """A case: these modules of mpi4py's tests."""
 
     def body(bench):
         skipped = [word for pattern in SKIPPED for word in ("-x", pattern)]
         command = [venv / "bin" / "python3", suite / "main.py", "-i", rf"^test_({'|'.join(modules)})\.py$", *skipped]
         # Processes that tests spawn come on top.
-        said = launch(bench, ranks, command, 600, spawns=True)
+        said = launch(bench, ranks, command, 600, True, provider)
         # The ranks' lines may run into each other.
         ran = [int(count) for count in re.findall(r"Ran (\d+) tests? in", said)]
         if len(ran) != ranks or not all(ran) or "FAILED" in said:
@@ -102,10 +103,11 @@ def suite_run(modules, ranks):
     return body
 
 
-def own(name, ranks, arguments):
+def own(name, ranks, arguments, provider="tcp"):
     """A case: one of our programs."""
 
     def body(bench):
-        openmpi.said_right(launch(bench, ranks, [bench.scratch / f"{name}-openmpi5", *arguments], 600))
+        command = [bench.scratch / f"{name}-openmpi5", *arguments]
+        openmpi.said_right(launch(bench, ranks, command, 600, provider=provider))
 
     return body

@@ -46,8 +46,9 @@
 //! and that close with their last clone.
 //!
 //! Providers are cargo features, chosen by name at run time, all on by default: `tcp`, which speaks
-//! the protocol of libfabric's `tcp` provider on the wire, and `shm` for the processes of one
-//! machine, with endpoints that need no connection.
+//! the protocol of libfabric's `tcp` provider on the wire; `shm` for the processes of one
+//! machine, with endpoints that need no connection; and `lnx`, whose endpoints reach those by shm and
+//! all others by tcp.
 //!
 //! # Buffers
 //!
