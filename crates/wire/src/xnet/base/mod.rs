@@ -1,8 +1,7 @@
 //! Data headers: what stands before each payload on a connected stream.
 //!
-//! [`Header`] is the whole vocabulary. [`emit_msg`], [`emit_tag`] and [`parse_small`], and
-//! [`emit_write`] and [`parse_write`], do the
-//! two most frequent headers in a few instructions. A receiver reads [`BASE_LEN`] bytes, asks
+//! [`Header`] is the whole vocabulary. [`emit_msg`], [`emit_tag`] and [`parse_small`], [`emit_write`]
+//! and [`parse_write`], and [`parse_get`] do the most frequent headers in a few instructions. A receiver reads [`BASE_LEN`] bytes, asks
 //! [`peek_len`] how long the header is, reads the rest of it, and calls [`Header::parse`].
 
 mod coll;
@@ -20,8 +19,8 @@ pub use header::{Header, peek_len};
 pub use refusal::{Answer, Reason};
 pub use rma::{RmaIov, RmaIovs};
 pub use small::{
-    Small, WRITE_LEN, emit_msg, emit_tag, emit_write, may_be_sole, parse_small, parse_sole,
-    parse_write,
+    GetHeader, Small, WRITE_LEN, emit_msg, emit_tag, emit_write, may_be_sole, parse_get,
+    parse_small, parse_sole, parse_write,
 };
 
 use crate::WireError;

@@ -157,6 +157,82 @@ pub fn parse_small(order: ByteOrder, bytes: &[u8]) -> Option<Small> {
     })
 }
 
+/// A header that concerns a message whose payload is got from its sender's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GetHeader {
+    /// An announcement ([`Op::MsgGet`], [`Op::TagGet`]), without completion data.
+    Announced {
+        /// Flags, never with [`BaseFlags::REMOTE_CQ_DATA`].
+        flags: BaseFlags,
+        /// The tag of a tagged message.
+        tag: Option<u64>,
+        /// Length of the payload in bytes.
+        payload_len: u64,
+        /// Where the payload is, in the process of its sender.
+        address: u64,
+        /// The index, as [`Header::index`](super::Header::index).
+        index: u16,
+    },
+    /// The payload of this index was got ([`Op::Ats`]).
+    Got {
+        /// The index, as [`Header::index`](super::Header::index).
+        index: u16,
+    },
+}
+
+impl GetHeader {
+    /// Its length in bytes.
+    #[inline]
+    #[must_use]
+    pub const fn len_bytes(&self) -> usize {
+        match self {
+            Self::Announced { tag: Some(_), .. } => TAG_GET_LEN,
+            Self::Announced { tag: None, .. } => MSG_GET_LEN,
+            Self::Got { .. } => BASE_LEN,
+        }
+    }
+}
+
+/// Lengths of announcements without completion data, in bytes.
+const MSG_GET_LEN: usize = 24;
+const TAG_GET_LEN: usize = 32;
+
+/// Reads a [`GetHeader`] that is all there. `wide` is as for [`Header::index`](super::Header::index).
+///
+/// `None` is as for [`parse_small`].
+#[inline]
+#[must_use]
+pub fn parse_get(order: ByteOrder, wide: bool, bytes: &[u8]) -> Option<GetHeader> {
+    // All of the first word but flags, index and sequence number.
+    const CHECKED: u64 = fixed(0xff, 0xff, 0, 0xff);
+    const GOT: u64 = fixed(VERSION, Op::Ats as u8, 0, BASE_LEN as u8);
+    const MSG: u64 = fixed(VERSION, Op::MsgGet as u8, 0, MSG_GET_LEN as u8);
+    const TAG: u64 = fixed(VERSION, Op::TagGet as u8, 0, TAG_GET_LEN as u8);
+    let (&[first, size], rest) = bytes.as_chunks::<8>().0.split_first_chunk::<2>()?;
+    let [_, _, f0, f1, low, high, ..] = first;
+    let index = u16::from_be_bytes([if wide { high } else { 0 }, low]);
+    let flags = BaseFlags::from_bits_retain(order.u16([f0, f1]));
+    if low == 0 || flags.contains(BaseFlags::REMOTE_CQ_DATA) {
+        return None;
+    }
+    let (tag, address, len) = match u64::from_le_bytes(first) & CHECKED {
+        TAG => match rest {
+            [tag, address, ..] => (Some(order.u64(*tag)), *address, TAG_GET_LEN),
+            _ => return None,
+        },
+        MSG => (None, *rest.first()?, MSG_GET_LEN),
+        GOT if order.u64(size) == BASE_LEN as u64 => return Some(GetHeader::Got { index }),
+        _ => return None,
+    };
+    Some(GetHeader::Announced {
+        flags,
+        tag,
+        payload_len: order.u64(size).checked_sub(len as u64)?,
+        address: order.u64(address),
+        index,
+    })
+}
+
 /// All of the first word but the sequence number.
 const CHECKED: u64 = u64::MAX >> 8;
 const SOLE_MSG: u64 = fixed(VERSION, Op::Msg as u8, 0, BASE_LEN as u8);

@@ -608,6 +608,36 @@ proptest! {
     }
 
     #[test]
+    fn headers_of_messages_that_are_got_are_read_as_others(
+        header in headers(),
+        order in orders(),
+        wide: bool,
+    ) {
+        let bytes = emitted(&header, order);
+        let index = header.index(wide);
+        let expected = match header.op {
+            _ if header.cq_data.is_some() => None,
+            Op::MsgGet | Op::TagGet => Some(GetHeader::Announced {
+                flags: header.flags,
+                tag: (header.op == Op::TagGet).then_some(header.tag),
+                payload_len: header.payload_len,
+                address: header.address,
+                index,
+            }),
+            Op::Ats if !header.flags.contains(BaseFlags::REMOTE_CQ_DATA) => {
+                Some(GetHeader::Got { index })
+            }
+            _ => None,
+        };
+        let found = parse_get(order, wide, &bytes);
+        prop_assert_eq!(found, expected);
+        if let Some(found) = found {
+            prop_assert_eq!(found.len_bytes(), bytes.len());
+            prop_assert_eq!(parse_get(order, wide, &bytes[..bytes.len() - 1]), None);
+        }
+    }
+
+    #[test]
     fn small_headers_are_the_same_bytes(header in headers(), order in orders()) {
         let bytes = emitted(&header, order);
         let small = parse_small(order, &bytes);
@@ -695,6 +725,7 @@ proptest! {
         }
         let bytes = &bytes[..len];
         let _ = (parse_small(order, bytes), parse_write(order, bytes));
+        let _ = parse_get(order, true, bytes);
         if let Some(words) = bytes.as_chunks().0.first_chunk()
             && let Some(small) = parse_sole(order, *words, len)
         {
