@@ -22,6 +22,7 @@ use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{AddressProbe, Grant, PeerPollStatus};
 use ripstop_os::{AttachError, IoVec, IoVecMut, Process, Remote, Socket, clock};
+use ripstop_stream::{GetPieces, MAX_GETS, Payload};
 use ripstop_types::RmaIov;
 
 use crate::copy_choice::{CopyChoice, CopyMode, Way};
@@ -61,9 +62,6 @@ const MAX_GET_BYTES: u64 = 64 << 20;
 
 /// Local segments of one operation, at most.
 const MAX_SEGMENTS: usize = 4;
-
-/// Where a payload goes, and an empty buffer for the probe.
-pub(crate) type GetBuffers<'a> = [IoVecMut<'a>; MAX_SEGMENTS + 1];
 
 /// What one connection knows of a peer whose memory it may access by address.
 #[derive(Debug)]
@@ -213,42 +211,46 @@ impl Attach {
         self.is_attachable(peer).then_some(Record::Request(key))
     }
 
-    /// Reads the payload of a message, of this address in the peer's process and length, into buffers,
-    /// which are as long together. `false` says that the ring is to be used.
+    /// Reads payloads from the peer's process into buffers, which are as long together. `false` says
+    /// that not all of them were read.
     ///
-    /// The probe is read behind the payload by the same call. So the process was the peer's while the
-    /// payload was read: it had not called `exec`, and its process id was not another's.
-    pub(crate) fn get(
-        &mut self,
-        peer: Target<'_>,
-        (address, len): (u64, u64),
-        into: GetBuffers<'_>,
-    ) -> bool {
-        if len > MAX_GET_BYTES || !self.is_attachable(peer) {
+    /// The probe is read behind the payloads by the same call. So the process was the peer's while they
+    /// were read: it had not called `exec`, and its process id was not another's.
+    pub(crate) fn get(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
+        const TOKEN_BYTES: usize = 8;
+        if !self.is_attachable(peer) || from.len() > MAX_GETS {
             return false;
         }
-        let [Ok(base), Ok(len), Ok(probe)] = [address, len, self.probe.addr].map(usize::try_from)
-        else {
+        let mut there = [Remote { base: 0, len: 0 }; MAX_GETS + 1];
+        let mut len = 0;
+        for (place, payload) in there.iter_mut().zip(from) {
+            let [Ok(base), Ok(bytes)] = [payload.address, payload.len].map(usize::try_from) else {
+                return false;
+            };
+            if payload.len > MAX_GET_BYTES {
+                return false;
+            }
+            *place = Remote { base, len: bytes };
+            len += bytes;
+        }
+        let Ok(base) = usize::try_from(self.probe.addr) else {
             return false;
         };
-        const TOKEN_BYTES: usize = 8;
-        let mut token = [0; TOKEN_BYTES];
-        let from = [
-            Remote { base, len },
-            Remote {
-                base: probe,
-                len: TOKEN_BYTES,
-            },
-        ];
-        // For as long as the token lives.
-        let mut into: GetBuffers<'_> = into;
-        let last = into.iter().position(IoVecMut::is_empty);
-        into[last.unwrap_or(MAX_SEGMENTS)] = IoVecMut::from_slice(&mut token);
+        there[from.len()] = Remote {
+            base,
+            len: TOKEN_BYTES,
+        };
         let began = self.choice.is_attach_timed().then(clock::now);
-        let read = peer.process.read(&from, &mut into);
+        let mut token = [0; TOKEN_BYTES];
+        // For as long as the token lives.
+        let GetPieces { mut pieces, count }: GetPieces<'_> = into;
+        pieces[count] = IoVecMut::from_slice(&mut token);
+        let read = peer
+            .process
+            .read(&there[..=from.len()], &mut pieces[..=count]);
         match read {
             Ok(count) if count == len + TOKEN_BYTES => {
-                self.note_copied(len, began);
+                self.note_got(from, began);
                 u64::from_ne_bytes(token) == self.probe.token
             }
             Err(error @ AttachError::NotAllowed) => {
@@ -282,6 +284,20 @@ impl Attach {
         self.copied.1 += len as u64;
         if let Some(began) = began {
             self.choice.note_attach(len as u64, clock::now() - began);
+        }
+    }
+
+    /// These payloads were copied by one call. The time of one of them is what the call has taken for each,
+    /// if they are equally long.
+    fn note_got(&mut self, from: &[Payload], began: Option<Duration>) {
+        let bytes: u64 = from.iter().map(|payload| payload.len).sum();
+        self.copied.0 += from.len() as u64;
+        self.copied.1 += bytes;
+        if let (Some(began), [first, others @ ..]) = (began, from)
+            && others.iter().all(|other| other.len == first.len)
+        {
+            let each = (clock::now() - began) / from.len() as u32;
+            self.choice.note_attach(first.len, each);
         }
     }
 

@@ -77,6 +77,8 @@ pub(crate) struct CopyChoice {
     untimed_attaches: u32,
     /// The exponent that the peer knows.
     told: u8,
+    /// The limit may have changed since the peer was told.
+    is_limit_stale: bool,
 }
 
 /// The cost of a way.
@@ -131,6 +133,7 @@ impl CopyChoice {
             between_trials: MIN_BETWEEN_TRIALS,
             untimed_attaches: 0,
             told: 0,
+            is_limit_stale: true,
         }
     }
 
@@ -175,11 +178,13 @@ impl CopyChoice {
     pub(crate) fn give_up_attach(&mut self) {
         self.mode = CopyMode::Ring;
         self.ways = [Way::Ring; CLASSES];
+        self.is_limit_stale = true;
     }
 
     /// A payload took this long by attach.
     pub(crate) fn note_attach(&mut self, len: u64, elapsed: Duration) {
         let class = class(len);
+        self.is_limit_stale |= self.attach[class].known().is_none();
         self.attach[class].note(len, elapsed);
         self.choose(class);
     }
@@ -188,6 +193,11 @@ impl CopyChoice {
     pub(crate) fn note_copy(&mut self, len: u64, elapsed: Duration) {
         self.ring_copy.note(len, elapsed);
         self.choose_all();
+    }
+
+    /// Whether it is known what one copy to the ring or from it costs.
+    pub(crate) fn knows_ring_copies(&self) -> bool {
+        self.ring_copy.known().is_some()
     }
 
     /// So much of a long payload took this long through the ring.
@@ -222,6 +232,7 @@ impl CopyChoice {
             _ => return,
         };
         self.ways[class] = way;
+        self.is_limit_stale = true;
         // The measurements may have misled: the other way is tried again soon.
         (self.until_trial, self.between_trials) = (MIN_BETWEEN_TRIALS, MIN_BETWEEN_TRIALS);
     }
@@ -229,6 +240,9 @@ impl CopyChoice {
     /// The exponent of the length from which messages are copied by attach: [`NO_LIMIT`] if that is not
     /// faster, 0 if it cannot be. `None` if the peer knows, as it does of 0 at first.
     pub(crate) fn take_limit(&mut self) -> Option<u8> {
+        if !std::mem::take(&mut self.is_limit_stale) {
+            return None;
+        }
         // What is shorter than was ever copied is not asked for.
         let wanted = |at: &usize| {
             self.ways[*at] == Way::Attach

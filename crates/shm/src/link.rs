@@ -53,7 +53,7 @@ const MAX_SKIPPED_WAITS: u32 = 255;
 /// The shortest copy to or from the ring in bytes whose time counts, and how many copies are not timed
 /// after one that was.
 const MIN_TIMED_BYTES: usize = 8 << 10;
-const UNTIMED_COPIES: u32 = 15;
+const UNTIMED_COPIES: u32 = 7;
 
 /// Bytes that a ring has taken or delivered.
 type RingResult = core::result::Result<usize, RingError>;
@@ -262,21 +262,30 @@ impl ShmLink {
 }
 
 impl Rings {
-    /// Copies to or from the ring, and takes the time now and then, to know what the ring costs.
+    /// Copies up to `len` bytes to or from the ring, and takes the time now and then, to know what the
+    /// ring costs.
     #[inline]
-    fn timed(&self, copy: impl FnOnce() -> RingResult) -> RingResult {
+    fn timed(&self, len: usize, copy: impl FnOnce() -> RingResult) -> RingResult {
+        if len < MIN_TIMED_BYTES {
+            return copy();
+        }
         let copies = self.copies_until_timed.load(Ordering::Relaxed);
         if copies > 0 {
             self.copies_until_timed.store(copies - 1, Ordering::Relaxed);
             return copy();
         }
-        self.copies_until_timed
-            .store(UNTIMED_COPIES, Ordering::Relaxed);
         let began = clock::now();
         let count = copy();
         if let Ok(len @ MIN_TIMED_BYTES..) = count {
             let elapsed = clock::now() - began;
-            self.with_attach(|attach| attach.choice.note_copy(len as u64, elapsed));
+            self.with_attach(|attach| {
+                attach.choice.note_copy(len as u64, elapsed);
+                let untimed = match attach.choice.knows_ring_copies() {
+                    true => UNTIMED_COPIES,
+                    false => 0,
+                };
+                self.copies_until_timed.store(untimed, Ordering::Relaxed);
+            });
         }
         count
     }
@@ -386,7 +395,8 @@ impl Link for ShmLink {
     fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize> {
         match self.rings.get() {
             Some(rings) => {
-                let count = rings.timed(|| rings.writer.write_vectored(vecs));
+                let len = vecs.iter().map(IoVec::len).sum();
+                let count = rings.timed(len, || rings.writer.write_vectored(vecs));
                 self.after_write(rings, count)
             }
             None => self.socket.sendv(vecs),
@@ -433,7 +443,8 @@ impl Link for ShmLink {
     fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
         match self.rings.get() {
             Some(rings) => {
-                let count = rings.timed(|| rings.reader.read_vectored(vecs));
+                let len = vecs.iter().map(IoVecMut::len).sum();
+                let count = rings.timed(len, || rings.reader.read_vectored(vecs));
                 self.after_read(rings, count)
             }
             None => self.socket.recvv(vecs),

@@ -22,6 +22,14 @@ const SAYS: &str = "says ";
 /// More than a ring holds.
 const LONG: usize = 300_000;
 
+/// The lengths of messages that are sent in one go.
+const MANY: [usize; 12] = [
+    20_000, 16_384, 16_384, 300_000, 9_000, 16_384, 70_000, 70_000, 8, 20_000, 20_000, 16_385,
+];
+
+/// The seed of the pattern of the first of those.
+const FIRST_SEED: usize = 10;
+
 type Here = End<common::Safe>;
 
 fn here() -> Here {
@@ -101,6 +109,16 @@ fn subprocess_sender() {
                     assert_eq!(end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
                 }
             }
+            ("many", Some(end)) => {
+                let texts = MANY.iter().zip(FIRST_SEED..);
+                let texts = texts.map(|(len, seed)| Parked::park(pattern(*len, seed)));
+                let texts: Vec<Parked> = texts.collect();
+                for text in &texts {
+                    end.send(text, parent).unwrap();
+                }
+                end.poll(MANY.len());
+                texts.into_iter().for_each(|text| drop(bytes(text)));
+            }
             // It hears what the other side says of gets.
             ("listen", Some(end)) => {
                 for _ in 0..1000 {
@@ -142,6 +160,28 @@ fn a_long_message_needs_nothing_more_of_its_sender() {
     here.poll(1);
     assert_eq!(bytes(room)[..LONG], pattern(LONG, 3));
     sender.tell("done");
+}
+
+/// Those that come together are got by one call, each to its place, also behind some that are sent.
+#[test]
+fn many_messages_come_whole_and_in_order() {
+    for copy in ["auto", "attach", "ring"] {
+        let (here, mut sender) = connected(copy);
+        for round in 0..20 {
+            let rooms = MANY.map(|len| Parked::park(vec![0; len]));
+            // Some of them wait for their receives.
+            let before = [MANY.len(), 0, 5][round % 3];
+            rooms[..before].iter().for_each(|room| here.post(room));
+            writeln!(sender.orders, "many").unwrap();
+            here.poll(before);
+            rooms[before..].iter().for_each(|room| here.post(room));
+            here.poll(MANY.len() - before);
+            assert_eq!(sender.answer(), "many");
+            for ((room, len), seed) in rooms.into_iter().zip(MANY).zip(FIRST_SEED..) {
+                assert_eq!(bytes(room), pattern(len, seed), "{copy}: {len} bytes");
+            }
+        }
+    }
 }
 
 #[test]

@@ -51,7 +51,9 @@ pub use api::stx::SharedTx;
 pub use ripstop_engine::id::ConnId;
 pub use system::{Os, Poller, System, Timer};
 pub use table::Table;
-pub use transport::direct_access::{Attached, DirectAccess, Got};
+pub use transport::direct_access::{
+    Attached, DirectAccess, GET_PIECES, GetPieces, Got, MAX_GETS, Payload,
+};
 pub use transport::in_place::InPlace;
 pub use transport::link::Link;
 pub use transport::listener::Listener;

@@ -18,6 +18,9 @@ use crate::stream::request::{Deferred, TxDone, TxInfo};
 /// Most bytes of a peer's name kept with a connection: its whole address.
 pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
 
+/// Control messages that one plain write takes: those of as many payloads as are got by one call.
+pub const CONTROLS_AT_ONCE: usize = 8;
+
 /// What is known of a connection when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnConfig {
@@ -102,6 +105,8 @@ pub struct Conn<B> {
     pub(super) can_get: bool,
     /// Messages until the next one that goes the other way.
     pub(super) get_countdown: u32,
+    /// The value that it started from.
+    pub(super) between_probes: u32,
     /// The peer was told to hold back all but short messages.
     pub(super) limits_peer: bool,
     pub(super) extensions: Extensions,
@@ -153,6 +158,7 @@ impl<B: Buffer> Conn<B> {
             get_min: u64::MAX,
             can_get: false,
             get_countdown: 0,
+            between_probes: 0,
             limits_peer: false,
             extensions: Extensions::empty(),
             segments: Ring::new(),
@@ -192,9 +198,10 @@ impl<B: Buffer> Conn<B> {
     /// Says whether what is posted next may be sent now, without being queued.
     pub(super) const fn set_ready_to_send(&mut self, ready: bool) {
         self.ready_to_send = ready;
+        let to_get = self.get_attention_min();
         self.send_now_limit = match ready {
-            true if self.eager_max < self.get_min => self.eager_max.saturating_add(1),
-            true => self.get_min,
+            true if self.eager_max < to_get => self.eager_max.saturating_add(1),
+            true => to_get,
             false => 0,
         };
     }
@@ -289,6 +296,27 @@ impl<B: Buffer> Conn<B> {
                 .segments
                 .front()
                 .is_some_and(|s| matches!(s.source, Source::TxBuffer | Source::Sealed))
+    }
+
+    /// All that waits to be written, and how many bytes that is, if it is no more than
+    /// [`CONTROLS_AT_ONCE`] control messages: one plain write of them is enough.
+    #[must_use]
+    pub fn only_control(&self) -> Option<([u8; CONTROLS_AT_ONCE * BASE_LEN], usize)> {
+        let few = self.control.len() <= CONTROLS_AT_ONCE;
+        if !few || !self.segments.is_empty() || self.control_sent > 0 {
+            return None;
+        }
+        let mut bytes = [0; CONTROLS_AT_ONCE * BASE_LEN];
+        let (rooms, _) = bytes.as_chunks_mut::<BASE_LEN>();
+        let mut count = 0usize;
+        for room in rooms {
+            let Some(message) = self.control.get(count) else {
+                break;
+            };
+            *room = message;
+            count = count.wrapping_add(1);
+        }
+        (count > 0).then_some((bytes, count.wrapping_mul(BASE_LEN)))
     }
 
     /// Whether a response is arriving.

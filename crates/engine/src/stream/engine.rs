@@ -230,7 +230,7 @@ pub struct Engine<B> {
     pub(super) starved: Ring<ConnId>,
     pub(super) freed: Ring<SlotId>,
     resumed: Ring<ConnId>,
-    output: Ring<Output>,
+    pub(super) output: Ring<Output>,
     broken: Ring<(ConnId, Errno)>,
 }
 

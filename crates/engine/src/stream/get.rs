@@ -16,11 +16,11 @@
 //! [`Op::GetLimit`]: ripstop_wire::xnet::base::Op::GetLimit
 
 use ripstop_types::{Errno, Result};
-use ripstop_wire::xnet::base::Header;
+use ripstop_wire::xnet::base::{GetHeader, Header, parse_get};
 use ripstop_wire::xnet::cm::Extensions;
 
 use crate::id::{ConnId, MessageId, SlotId};
-use crate::matching::Rts;
+use crate::matching::{Envelope, Rts};
 use crate::stream::arriving::Target;
 use crate::stream::awaited::CtsEntry;
 use crate::stream::conn::Conn;
@@ -35,11 +35,12 @@ use crate::{Buffer, Iov};
 const MIN_GET_BYTES: u64 = 4 << 10;
 
 /// Messages from this many bytes on are got now and then also where the receiver wants longer ones only.
-const MIN_PROBE_BYTES: u64 = 16 << 10;
+const MIN_PROBE_BYTES: u64 = 8 << 10;
 
 /// Messages until one goes the other way: it is got although it is too short, or sent eagerly although it
-/// is to be got.
-const MESSAGES_BETWEEN_PROBES: u32 = 512;
+/// is to be got. At first, and at most, after doubling each time.
+const MIN_BETWEEN_PROBES: u32 = 4;
+const MAX_BETWEEN_PROBES: u32 = 512;
 
 /// A payload to be got from the peer's memory, see [`Output::Get`].
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,7 @@ impl<B: Buffer> Conn<B> {
         len >= self.get_min.min(MIN_PROBE_BYTES) && self.can_get && self.chooses_get(send, limits)
     }
 
-    #[cold]
+    #[inline(never)]
     fn chooses_get(&mut self, send: &Send<B>, limits: &Limits) -> bool {
         if self.get_address(send).is_none() || !self.has_index() {
             return false;
@@ -80,8 +81,26 @@ impl<B: Buffer> Conn<B> {
             return true;
         }
         let left = self.get_countdown.checked_sub(1);
-        self.get_countdown = left.unwrap_or(MESSAGES_BETWEEN_PROBES);
+        match left {
+            Some(left) => self.get_countdown = left,
+            None => {
+                let next = self.between_probes.saturating_mul(2);
+                self.between_probes = next.min(MAX_BETWEEN_PROBES);
+                self.get_countdown = self.between_probes;
+                self.set_ready_to_send(self.ready_to_send);
+            }
+        }
         wanted == left.is_some()
+    }
+
+    /// Messages from this many bytes on are not sent before the engine has noted anything of them: they
+    /// are to be got; or the receiver does not know yet what it costs to get them.
+    #[inline]
+    pub(super) const fn get_attention_min(&self) -> u64 {
+        match self.can_get && self.between_probes < MAX_BETWEEN_PROBES {
+            true if self.get_min > MIN_PROBE_BYTES => MIN_PROBE_BYTES,
+            _ => self.get_min,
+        }
     }
 
     /// Where the payload of a message is, if the receiver can get it: it is in one piece.
@@ -96,6 +115,43 @@ impl<B: Buffer> Conn<B> {
 }
 
 impl<B: Buffer> Engine<B> {
+    /// The frequent headers of messages that are got, in a few instructions: takes one that is whole
+    /// at the front of `bytes`, and returns its length. 0 says no more than that it is another case.
+    ///
+    /// # Errors
+    /// As for [`Engine::rx_header`].
+    #[inline(never)]
+    pub(super) fn rx_get_header(&mut self, conn_id: ConnId, bytes: &[u8]) -> Result<usize> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        if conn.header_have > 0 || !conn.extensions.contains(Extensions::GET) {
+            return Ok(0);
+        }
+        let Some(header) = parse_get(conn.order, conn.has_wide_indices(), bytes) else {
+            return Ok(0);
+        };
+        match header {
+            GetHeader::Announced {
+                flags,
+                tag,
+                payload_len,
+                address,
+                index,
+            } => {
+                let envelope = Envelope {
+                    tag,
+                    src: conn.config.src,
+                    data: None,
+                    len: payload_len,
+                    ack: flags.wants_ack(),
+                };
+                let address = Some(address);
+                self.start_message(conn_id, envelope, Some(Rts { index, address }));
+            }
+            GetHeader::Got { index } => self.handle_ats(conn_id, index)?,
+        }
+        Ok(header.len_bytes())
+    }
+
     /// A message that nobody waits for, of which the header is kept: has its payload got, if it is one
     /// that is kept.
     #[cold]
@@ -166,6 +222,18 @@ impl<B: Buffer> Engine<B> {
         })
     }
 
+    /// The index of the next payload of a connection that is to be got, if that is what is to be done
+    /// next, as [`Engine::pop_output`] would say; `None` leaves that as it is.
+    pub fn pop_get(&mut self, conn_id: ConnId) -> Option<u16> {
+        match self.output.front() {
+            Some(&Output::Get(id, index)) if id == conn_id => {
+                self.output.pop();
+                Some(index)
+            }
+            _ => None,
+        }
+    }
+
     /// A payload of [`Engine::get`] is in its place: the receive is done or the message is kept, and the
     /// sender is told.
     pub fn got(&mut self, conn_id: ConnId, index: u16) {
@@ -231,7 +299,7 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EPROTO);
         }
         conn.can_get = header.get_limit() != u64::MAX;
-        conn.get_countdown = MESSAGES_BETWEEN_PROBES;
+        (conn.get_countdown, conn.between_probes) = (MIN_BETWEEN_PROBES, MIN_BETWEEN_PROBES);
         conn.set_get_min(header.get_limit().max(MIN_GET_BYTES));
         Ok(())
     }

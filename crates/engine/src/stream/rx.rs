@@ -254,7 +254,10 @@ impl<B: Buffer> Engine<B> {
             self.start_message(conn_id, envelope, None);
             return Ok(small.header_len());
         }
-        self.rx_header_slow(conn_id, bytes)
+        match self.rx_get_header(conn_id, bytes)? {
+            0 => self.rx_header_slow(conn_id, bytes),
+            used => Ok(used),
+        }
     }
 
     #[inline(never)]

@@ -355,7 +355,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn send_rts(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let address = conn.get_address(send);

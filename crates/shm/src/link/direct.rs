@@ -8,11 +8,10 @@ use ripstop_core::fi_info;
 use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, Window};
-use ripstop_stream::{Attached, DirectAccess, Got, Lent, Offer};
+use ripstop_stream::{Attached, DirectAccess, GetPieces, Got, Lent, Offer, Payload};
 use ripstop_types::RmaIov;
 
 use super::ShmLink;
-use crate::attach::GetBuffers;
 use crate::copy_choice::{NO_LIMIT, Way};
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
@@ -164,7 +163,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         })
     }
 
-    fn get(link: &ShmLink, address: u64, len: u64, into: GetBuffers<'_>) -> Got {
+    fn get(link: &ShmLink, from: &[Payload], into: GetPieces<'_>) -> Got {
         let Some(rings) = link.rings.get() else {
             return Got::UseStream;
         };
@@ -172,7 +171,7 @@ impl DirectAccess<ShmLink> for RingDirect {
             return Got::UseStream;
         };
         let peer = link.attach_target(rings, process);
-        let got = attach.lock().get(peer, (address, len), into);
+        let got = attach.lock().get(peer, from, into);
         // Else the peer may have given the memory another use before it was read.
         match got {
             _ if rings.reader.has_writer_ended() => Got::Ended,

@@ -39,7 +39,7 @@ impl<T: Transport> State<T> {
             match output {
                 Output::Coll => self.run_coll(false),
                 Output::Conn(id) => self.flush(id),
-                Output::Get(id, index) => self.get_payload(id, index),
+                Output::Get(id, index) => self.get_payloads(id, index),
             }
         }
         while let Some(slot) = self.engine.pop_freed() {

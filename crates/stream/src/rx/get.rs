@@ -2,18 +2,117 @@
 
 use ripstop_engine::IOV_LIMIT;
 use ripstop_engine::id::ConnId;
-use ripstop_engine::stream::GetPlace;
+use ripstop_engine::stream::{CONTROLS_AT_ONCE, GetPlace};
 use ripstop_os::IoVecMut;
 
 use crate::state::State;
 use crate::state::place::pieces;
-use crate::transport::direct_access::{DirectAccess as _, Got};
+use crate::transport::direct_access::{
+    DirectAccess as _, GET_PIECES, GetPieces, Got, MAX_GETS, Payload,
+};
 use crate::transport::{DirectOf, Transport};
 
+/// Payloads are got by one call up to this many bytes: the first of them is not held up for long, and
+/// its sender may go on meanwhile.
+const MAX_BYTES_AT_ONCE: u64 = 512 << 10;
+
+const _: () = assert!(
+    MAX_GETS <= CONTROLS_AT_ONCE,
+    "one write acknowledges all of them"
+);
+
 impl<T: Transport> State<T> {
-    /// Gets the payload of a message that has its receive, or is to be kept.
+    /// Gets the payload of a message that has its receive, or is to be kept, and those that follow it,
+    /// as far as they are at hand.
+    pub(crate) fn get_payloads(&mut self, id: ConnId, index: u16) {
+        let mut next = Some(index);
+        while let Some(index) = next {
+            let mut indices = [index; MAX_GETS];
+            let (count, got, behind) = self.get_some(id, &mut indices);
+            next = behind;
+            match got {
+                Got::Done => {
+                    for index in &indices[..count] {
+                        self.engine.got(id, *index);
+                    }
+                }
+                // One of them cannot be got: each by itself.
+                Got::UseStream if count > 1 => {
+                    for index in &indices[..count] {
+                        if !self.get_one(id, *index) {
+                            return;
+                        }
+                    }
+                }
+                Got::UseStream => self.engine.not_got(id, index),
+                Got::Ended => return,
+            }
+            self.tell_get_limit(id);
+            // The peer need not wait until all that is to be got has come.
+            self.flush(id);
+        }
+    }
+
+    /// Gets one payload. Returns whether the connection goes on.
     #[cold]
-    pub(crate) fn get_payload(&mut self, id: ConnId, index: u16) {
+    fn get_one(&mut self, id: ConnId, index: u16) -> bool {
+        match self.get_into(id, index) {
+            Got::Done => self.engine.got(id, index),
+            Got::UseStream => self.engine.not_got(id, index),
+            Got::Ended => return false,
+        }
+        true
+    }
+
+    /// Gets a payload that is in memory of the program, and others that follow it, by one call; or one
+    /// that goes to a slot. Returns how many, whose indices are then in `indices`, and the one that is
+    /// to be got next.
+    fn get_some(&mut self, id: ConnId, indices: &mut [u16; MAX_GETS]) -> (usize, Got, Option<u16>) {
+        let mut into = GetPieces::NONE;
+        let mut from = [Payload::NONE; MAX_GETS];
+        let (mut count, mut bytes) = (0, 0);
+        let mut next = Some(indices[0]);
+        while let Some(index) = next {
+            let Some(get) = self.engine.get(id, index) else {
+                // It is no more.
+                next = self.engine.pop_get(id);
+                continue;
+            };
+            let GetPlace::Memory(iov, at) = get.place else {
+                if count > 0 {
+                    break;
+                }
+                indices[0] = index;
+                return (1, self.get_into(id, index), self.engine.pop_get(id));
+            };
+            let fits = into.count + IOV_LIMIT <= GET_PIECES && count < MAX_GETS;
+            if count > 0 && !(fits && bytes + get.len <= MAX_BYTES_AT_ONCE) {
+                break;
+            }
+            for piece in pieces(iov.segments(), at, get.len) {
+                into.push(IoVecMut::from_user(piece));
+            }
+            from[count] = Payload {
+                address: get.address,
+                len: get.len,
+            };
+            indices[count] = index;
+            count += 1;
+            bytes += get.len;
+            next = self.engine.pop_get(id);
+        }
+        if count == 0 {
+            return (0, Got::Done, next);
+        }
+        let link = self.connections.get(id).and_then(|c| c.link.as_ref());
+        let got = link.map_or(Got::Ended, |link| {
+            DirectOf::<T>::get(link, &from[..count], into)
+        });
+        (count, got, next)
+    }
+
+    /// Gets one payload, wherever it goes.
+    fn get_into(&mut self, id: ConnId, index: u16) -> Got {
         let Self {
             engine,
             connections,
@@ -21,35 +120,28 @@ impl<T: Transport> State<T> {
             ..
         } = self;
         let Some(get) = engine.get(id, index) else {
-            return;
+            return Got::Done;
         };
         let Some(link) = connections.get(id).and_then(|c| c.link.as_ref()) else {
-            return;
+            return Got::Ended;
         };
-        let mut into = [const { IoVecMut::EMPTY }; IOV_LIMIT + 1];
-        let got = match get.place {
+        let mut into = GetPieces::NONE;
+        match get.place {
             GetPlace::Memory(iov, at) => {
-                for (to, piece) in into.iter_mut().zip(pieces(iov.segments(), at, get.len)) {
-                    *to = IoVecMut::from_user(piece);
+                for piece in pieces(iov.segments(), at, get.len) {
+                    into.push(IoVecMut::from_user(piece));
                 }
-                DirectOf::<T>::get(link, get.address, get.len, into)
             }
             GetPlace::Slot(slot) => match slots.make(slot, get.len) {
-                Ok(memory) => {
-                    into[0] = IoVecMut::from_slice(memory);
-                    DirectOf::<T>::get(link, get.address, get.len, into)
-                }
-                Err(_) => Got::UseStream,
+                Ok(memory) => into.push(IoVecMut::from_slice(memory)),
+                Err(_) => return Got::UseStream,
             },
-        };
-        match got {
-            Got::Done => self.engine.got(id, index),
-            Got::UseStream => self.engine.not_got(id, index),
-            Got::Ended => return,
         }
-        self.tell_get_limit(id);
-        // The peer need not wait until all that is to be got has come.
-        self.flush(id);
+        let from = [Payload {
+            address: get.address,
+            len: get.len,
+        }];
+        DirectOf::<T>::get(link, &from, into)
     }
 
     /// Tells the peer from which length on this side gets messages, unless it knows.

@@ -81,9 +81,8 @@ pub trait DirectAccess<L>: Debug + 'static {
         false
     }
 
-    /// Copies `len` bytes from an address in the peer's process to buffers, which are as long together.
-    /// The last one is empty and for the use of the link.
-    fn get(_link: &L, _address: u64, _len: u64, _into: [IoVecMut<'_>; IOV_LIMIT + 1]) -> Got {
+    /// Copies up to [`MAX_GETS`] payloads from the peer's process to buffers, which are as long together.
+    fn get(_link: &L, _from: &[Payload], _into: GetPieces<'_>) -> Got {
         Got::UseStream
     }
 
@@ -107,6 +106,51 @@ impl<L> DirectAccess<L> for () {
     const SUPPORTED: bool = false;
 
     type Windows = ();
+}
+
+/// The most payloads of one [`DirectAccess::get`].
+pub const MAX_GETS: usize = 8;
+
+/// The most pieces of memory that the payloads of one [`DirectAccess::get`] go to.
+pub const GET_PIECES: usize = MAX_GETS + IOV_LIMIT;
+
+/// Where the payloads of one [`DirectAccess::get`] go.
+#[derive(Debug)]
+pub struct GetPieces<'a> {
+    /// The pieces, in order, then empty ones. The last one is always empty and for the use of the link.
+    pub pieces: [IoVecMut<'a>; GET_PIECES + 1],
+    /// How many there are.
+    pub count: usize,
+}
+
+impl<'a> GetPieces<'a> {
+    /// Nowhere.
+    pub const NONE: Self = Self {
+        pieces: [const { IoVecMut::EMPTY }; GET_PIECES + 1],
+        count: 0,
+    };
+
+    /// Adds a piece, of which there are fewer than [`GET_PIECES`].
+    pub fn push(&mut self, piece: IoVecMut<'a>) {
+        if let Some(room) = self.pieces[..GET_PIECES].get_mut(self.count) {
+            *room = piece;
+            self.count += 1;
+        }
+    }
+}
+
+/// A payload in the peer's process.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload {
+    /// Its address there.
+    pub address: u64,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+impl Payload {
+    /// No payload.
+    pub const NONE: Self = Self { address: 0, len: 0 };
 }
 
 /// What has become of [`DirectAccess::get`].

@@ -110,6 +110,8 @@ impl<T: Transport> State<T> {
             }
             let written = if conn.only_buffered() {
                 link.send(connection.tx_buffer.bytes())
+            } else if let Some((bytes, len)) = conn.only_control() {
+                link.send(&bytes[..len])
             } else {
                 crate::state::place::write(&**link, engine, id, connection.tx_buffer.bytes(), slots)
             };

@@ -1,5 +1,7 @@
 //! Messages whose payload the receiver gets from the sender's memory.
 
+use ripstop_wire::xnet::base::BASE_LEN;
+
 use super::*;
 
 /// A connection to a peer that gets messages of 16 KiB and more.
@@ -107,14 +109,25 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
     };
     let plan = f.engine.send(f.conn, &scattered).unwrap();
     assert_eq!(sent(plan).op, Op::Msg);
-    let mut header = [0; SEND_HEADER];
-    for (len, at_once) in [(16_383, true), (16_384, false)] {
+    let at_once = |f: &mut Fixture, len| {
+        let mut header = [0; SEND_HEADER];
         f.flush();
-        let written = f
-            .engine
-            .try_send_now(Some(f.conn), None, None, len, &mut header);
-        assert_eq!(written.is_some(), at_once);
-    }
+        let conn = Some(f.conn);
+        let written = f.engine.try_send_now(conn, None, None, len, &mut header);
+        written.is_some()
+    };
+    // Some of 8 KiB and more are announced, so that the peer sees what that costs.
+    assert!(at_once(&mut f, 8191) && !at_once(&mut f, 8192));
+    let announced = (0..1100).filter(|_| {
+        let header = sent(f.send(0, None, 8192).unwrap());
+        f.flush();
+        if header.op.is_get() {
+            f.header(&Header::ats(header.index(true))).unwrap();
+        }
+        header.op.is_get()
+    });
+    assert_eq!(announced.count(), 8);
+    assert!(at_once(&mut f, 16_383) && !at_once(&mut f, 16_384));
 }
 
 #[test]
@@ -130,11 +143,13 @@ fn a_peer_says_what_it_gets_and_sees_the_other_way_now_and_then() {
         header.op.is_get()
     };
     let count = |f: &mut Fixture, len| (0..2052).filter(|_| by_get(f, None, len)).count();
-    assert_eq!(count(&mut f, 40_000), 2052 - 4);
+    // After 4 messages, then 8, up to 512, and again.
+    assert_eq!(count(&mut f, 40_000), 2052 - 9);
     // None of these is faster, for now.
     f.header(&Header::with_get_limit(63)).unwrap();
-    assert_eq!(count(&mut f, 40_000), 4);
-    assert_eq!(count(&mut f, 10_000), 0);
+    assert_eq!(count(&mut f, 40_000), 9);
+    assert_eq!(count(&mut f, 10_000), 4);
+    assert_eq!(count(&mut f, 8_000), 0);
     // It cannot get any.
     f.header(&Header::with_get_limit(0)).unwrap();
     assert_eq!(count(&mut f, 40_000), 0);
@@ -160,6 +175,34 @@ fn what_is_got_ends_the_receive_and_is_acknowledged() {
     assert_eq!(f.done(), [1]);
     assert_eq!(told(&mut f), [(Op::Ats, 9)]);
     assert!(f.engine.get(f.conn, index).is_none());
+}
+
+#[test]
+fn those_that_are_to_be_got_next_are_named_one_after_the_other() {
+    let mut f = getting();
+    for (tag, index) in [(5, 9), (6, 3), (7, 4)] {
+        f.recv(tag, Some(tag), 50_000);
+        f.header(&tag_get(tag, index, 30_000)).unwrap();
+    }
+    assert_eq!(f.engine.pop_output(), Some(Output::Get(f.conn, 9)));
+    assert_eq!(f.engine.pop_get(f.conn), Some(3));
+    assert_eq!(f.engine.pop_get(f.conn), Some(4));
+    for index in [9, 3, 4] {
+        f.engine.got(f.conn, index);
+    }
+    assert_eq!(f.engine.pop_get(f.conn), None);
+    assert_eq!(f.done(), [5, 6, 7]);
+    let conn = f.engine.conn(f.conn).unwrap();
+    let written = conn
+        .only_control()
+        .map(|(bytes, len)| bytes[..len].to_vec());
+    let header = |index| {
+        let mut bytes = [0; BASE_LEN];
+        let header = Header::ats(index);
+        header.emit(ByteOrder::Little, &mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!(written, Some([9, 3, 4].map(header).concat()));
 }
 
 #[test]
