@@ -180,8 +180,8 @@ fn what_is_got_ends_the_receive_and_is_acknowledged() {
 #[test]
 fn those_that_are_to_be_got_next_are_named_one_after_the_other() {
     let mut f = getting();
-    for (tag, index) in [(5, 9), (6, 3), (7, 4)] {
-        f.recv(tag, Some(tag), 50_000);
+    for (context, tag, index) in [(5, 15, 9), (6, 16, 3), (7, 17, 4)] {
+        f.recv(context, Some(tag), 50_000);
         f.header(&tag_get(tag, index, 30_000)).unwrap();
     }
     assert_eq!(f.engine.pop_output(), Some(Output::Get(f.conn, 9)));
