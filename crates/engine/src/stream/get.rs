@@ -87,17 +87,16 @@ impl<B: Buffer> Conn<B> {
                 let next = self.between_probes.saturating_mul(2);
                 self.between_probes = next.min(MAX_BETWEEN_PROBES);
                 self.get_countdown = self.between_probes;
-                self.set_ready_to_send(self.ready_to_send);
             }
         }
         wanted == left.is_some()
     }
 
     /// Messages from this many bytes on are not sent before the engine has noted anything of them: they
-    /// are to be got; or the receiver does not know yet what it costs to get them.
+    /// are to be got, or now and then one of them is.
     #[inline]
     pub(super) const fn get_attention_min(&self) -> u64 {
-        match self.can_get && self.between_probes < MAX_BETWEEN_PROBES {
+        match self.can_get {
             true if self.get_min > MIN_PROBE_BYTES => MIN_PROBE_BYTES,
             _ => self.get_min,
         }

@@ -127,7 +127,7 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
         header.op.is_get()
     });
     assert_eq!(announced.count(), 8);
-    assert!(at_once(&mut f, 16_383) && !at_once(&mut f, 16_384));
+    assert!(at_once(&mut f, 8191) && !at_once(&mut f, 8192));
 }
 
 #[test]
