@@ -5,13 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ripstop_engine::IOV_LIMIT;
 use ripstop_engine::stream::SEND_HEADER;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, ShortEntry, SoleEntry, Window};
 use ripstop_os::{IoVec, IoVecMut, Shutdown};
 use ripstop_shm::Shm;
-use ripstop_stream::{Attached, DirectAccess, Got, InPlace, Link, Offer, Transport};
+use ripstop_stream::{
+    Attached, DirectAccess, GetPieces, Got, InPlace, Link, Offer, Payload, Transport,
+};
 use ripstop_tcp::Tcp;
 use ripstop_types::{Errno, Result, RmaIov};
 
@@ -304,9 +305,9 @@ impl DirectAccess<LnxLink> for LnxDirect {
             .is_some_and(|link| ShmDirect::prefers_attach(link, place, write))
     }
 
-    fn get(link: &LnxLink, address: u64, len: u64, into: [IoVecMut<'_>; IOV_LIMIT + 1]) -> Got {
+    fn get(link: &LnxLink, from: &[Payload], into: GetPieces<'_>) -> Got {
         match link.shm() {
-            Some(link) => ShmDirect::get(link, address, len, into),
+            Some(link) => ShmDirect::get(link, from, into),
             None => Got::UseStream,
         }
     }
