@@ -10,6 +10,7 @@
 
 mod link;
 mod listener;
+mod name;
 mod params;
 mod provider;
 mod readiness;

@@ -13,8 +13,8 @@ use ripstop_tcp::Tcp;
 use ripstop_types::Result;
 
 use crate::link::LnxLink;
+use crate::name::shm_name;
 use crate::params::{NAME, Params};
-use crate::transport::shm_name;
 
 type ShmListener = <Shm as Transport>::Listener;
 type TcpListener = <Tcp as Transport>::Listener;

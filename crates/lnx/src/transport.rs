@@ -1,56 +1,26 @@
 //! shm and tcp as one [`Transport`]: how endpoints are named, and which way a connection takes.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ripstop_core::log::Subsys;
-use ripstop_core::{Address, fi_info, fi_warn};
+use ripstop_core::{fi_info, fi_warn};
 use ripstop_os::Connect;
 use ripstop_shm::Shm;
-use ripstop_stream::{Addr as _, EpollOnly, HandshakeError, LISTEN_BACKLOG, Origin, Os, Transport};
+use ripstop_stream::{EpollOnly, HandshakeError, LISTEN_BACKLOG, Origin, Os, Transport};
 use ripstop_tcp::Tcp;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::link::LnxLink;
 use crate::listener::LnxListener;
+use crate::name::{Name, addr_of, at_any, shm_name};
 use crate::params::{NAME, Params};
 use crate::readiness::LnxReadiness;
 
 /// The transport of the lnx provider.
 #[derive(Debug)]
 pub struct Lnx;
-
-type Name = <Shm as Transport>::Addr;
-
-/// What the names of Unix sockets of lnx start with; no endpoint of the shm provider has it unless a
-/// program chooses such a name itself.
-const PREFIX: &str = "fi_lnx://lnx/";
-
-/// The name under which the shm provider knows an endpoint of lnx.
-///
-/// # Errors
-/// None: no address is too long for a name.
-pub(crate) fn shm_name(addr: &SocketAddr) -> Result<Name> {
-    Name::from_address(&Address::Str(format!("{PREFIX}{addr}")))
-}
-
-/// The address in a name of [`shm_name`], which a peer has sent.
-fn addr_of(name: &Name) -> Option<SocketAddr> {
-    match name.to_address() {
-        Address::Str(text) => text.strip_prefix(PREFIX)?.parse().ok(),
-        _ => None,
-    }
-}
-
-/// The address of an endpoint that listens at all addresses of this machine, on the port of `addr`.
-const fn at_any(addr: &SocketAddr) -> SocketAddr {
-    let any = match addr.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    SocketAddr::new(any, addr.port())
-}
 
 /// Connects through shm to the endpoint with this address, if it is one of this machine and of this
 /// user. `None` says that tcp is the way.
