@@ -34,7 +34,9 @@ pub(crate) struct LinkedProviders {
 /// Values of all parameters.
 #[derive(Debug)]
 pub struct Params {
-    links: Vec<LinkedProviders>,
+    /// What `FI_LNX_PROV_LINKS` says, or why that is refused. Whoever asks for the provider is told: the
+    /// variable may be meant for C's lnx, which has loaded this library for another provider.
+    links: core::result::Result<Vec<LinkedProviders>, String>,
     uses_shm: bool,
     pub(crate) shm: <Shm as Transport>::Params,
     pub(crate) tcp: <Tcp as Transport>::Params,
@@ -57,14 +59,8 @@ impl Params {
              interfaces only (default: shm+tcp)",
         );
         let links = links.unwrap_or_else(|| DEFAULT_LINKS.to_owned());
-        let links = parse_links(&links).unwrap_or_else(|why| {
-            fi_warn!(
-                NAME,
-                Subsys::Core,
-                "FI_LNX_PROV_LINKS={links} is refused, and nothing is offered: {why}"
-            );
-            Vec::new()
-        });
+        let links = parse_links(&links)
+            .map_err(|why| format!("FI_LNX_PROV_LINKS={links} is refused: {why}"));
         let disable_shm = params().declare(
             Some(NAME),
             "disable_shm",
@@ -83,8 +79,9 @@ impl Params {
                 "FI_LNX_MULTI_RAIL_SELECTION={selection} has no effect: one way leads to each peer"
             );
         }
-        let with_shm = links.iter().filter(|link| link.shm).count();
-        if with_shm > 0 && with_shm < links.len() {
+        let all = links.as_deref().unwrap_or_default();
+        let with_shm = all.iter().filter(|link| link.shm).count();
+        if with_shm > 0 && with_shm < all.len() {
             fi_warn!(
                 NAME,
                 Subsys::Core,
@@ -106,15 +103,23 @@ impl Params {
         self.uses_shm
     }
 
-    /// The addresses of this machine that endpoints can have, the best first, named by their link and
-    /// interface.
+    /// The links.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(crate) fn links(&self) -> core::result::Result<&[LinkedProviders], &str> {
+        self.links.as_deref().map_err(String::as_str)
+    }
+
+    /// The addresses of this machine that endpoints over these links can have, the best first, named by
+    /// their link and interface.
     ///
     /// # Errors
     /// Of the system.
-    pub(crate) fn addresses(&self) -> Result<Vec<LocalAddress>> {
+    pub(crate) fn addresses(&self, links: &[LinkedProviders]) -> Result<Vec<LocalAddress>> {
         let all = self.tcp.addresses()?;
         let mut named: Vec<LocalAddress> = Vec::new();
-        for link in &self.links {
+        for link in links {
             for local in all.iter().filter(|local| link.has(&local.interface)) {
                 let interface = match self.uses_shm {
                     true => format!("shm+{}", local.interface),

@@ -6,13 +6,13 @@ use ripstop_core::hints::Request;
 use ripstop_core::ip::answers;
 use ripstop_core::log::Subsys;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
-use ripstop_core::{FabricAttr, Info, fi_warn, provider};
+use ripstop_core::{FabricAttr, Info, fi_warn, fi_warn_sparse, provider};
 use ripstop_shm::require_allocated;
 use ripstop_stream::attr::{
     MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, asks_peer, driven, offer, provider_version,
 };
 use ripstop_stream::{Fabric, Transport as _};
-use ripstop_types::{AddrFormat, EpType, Flags, Protocol, Result, Version};
+use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
 
 use crate::params::{NAME, Params};
 use crate::transport::Lnx;
@@ -69,7 +69,14 @@ impl ProviderInfo for LnxProvider {
     }
 
     fn getinfo(&self, request: &Request<'_>) -> Answer {
-        let addresses = match self.params.addresses() {
+        let links = match self.params.links() {
+            Ok(links) => links,
+            Err(why) => {
+                fi_warn_sparse!(NAME, Subsys::Core, "nothing is offered: {why}");
+                return Answer::from(Refusal::Failed(Errno::EINVAL, why.to_owned()));
+            }
+        };
+        let addresses = match self.params.addresses(links) {
             Ok(addresses) => addresses,
             Err(error) => {
                 fi_warn!(
