@@ -16,6 +16,9 @@ use super::subject::{Lacks, Subject, Wanted};
 /// The providers that Ripstop measures by default.
 const PROVIDERS: [&str; 2] = ["tcp", "shm"];
 
+/// Those that can be asked for: lnx takes the way of shm between processes of one machine.
+const KNOWN: [&str; 3] = ["tcp", "shm", "lnx"];
+
 /// Processes of a group, unless the user says how many.
 const RANKS: u32 = 4;
 
@@ -134,9 +137,9 @@ fn providers<'a>(options: &'a Options, subjects: &[Subject]) -> Result<Vec<&'a s
     };
     let ours = subjects.contains(&Subject::Native);
     ensure!(
-        !ours || PROVIDERS.contains(&asked.as_str()),
+        !ours || KNOWN.contains(&asked.as_str()),
         "Ripstop has no provider {asked}: choose {}",
-        PROVIDERS.join(" or ")
+        KNOWN.join(", ")
     );
     Ok(vec![asked])
 }
