@@ -292,10 +292,10 @@ impl DirectAccess<LnxLink> for LnxDirect {
         place: &RmaIov,
         write: bool,
         segments: &[UserBuf],
-        crowd: bool,
+        state: (bool, bool),
     ) -> Attached {
         match link.shm() {
-            Some(link) => ShmDirect::attach(link, place, write, segments, crowd),
+            Some(link) => ShmDirect::attach(link, place, write, segments, state),
             None => Attached::UseStream,
         }
     }

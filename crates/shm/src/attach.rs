@@ -57,6 +57,10 @@ const REQUEST_CACHE_KEYS: usize = 64;
 const MIN_OPS_BETWEEN_REQUESTS: u32 = 8;
 const MAX_OPS_BETWEEN_REQUESTS: u32 = 1024;
 
+/// The longest read or write in bytes that goes through the ring to see what that costs, once it is known
+/// about: until it has passed, no other can be carried out by attach.
+const MAX_TRIAL_BYTES: u64 = 256 << 10;
+
 /// The longest payload that is got by one call: other operations of the domain wait for it.
 const MAX_GET_BYTES: u64 = 64 << 20;
 
@@ -294,6 +298,9 @@ impl Attach {
         self.copied.0 += from.len() as u64;
         self.copied.1 += bytes;
         if let (Some(began), [first, others @ ..]) = (began, from)
+        if len > MAX_TRIAL_BYTES && self.choice.knows_ring(len) {
+            return self.choice.preferred(len);
+        }
             && others.iter().all(|other| other.len == first.len)
         {
             let each = (clock::now() - began) / from.len() as u32;

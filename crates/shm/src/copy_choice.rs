@@ -206,6 +206,11 @@ impl CopyChoice {
         self.choose_all();
     }
 
+    /// Whether it is known what a payload of this length costs through the ring.
+    pub(crate) fn knows_ring(&self, len: u64) -> bool {
+        self.ring_cost(class(len)).is_some()
+    }
+
     /// What the ring costs in picoseconds a byte, if it is known.
     fn ring_cost(&self, class: usize) -> Option<u32> {
         let long = self.ring_long.known();

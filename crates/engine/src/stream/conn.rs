@@ -273,6 +273,12 @@ impl<B: Buffer> Conn<B> {
         self.queued.wrapping_sub(self.sent)
     }
 
+    /// Reads of the peer's memory that it has not answered.
+    #[must_use]
+    pub const fn awaited_reads(&self) -> usize {
+        self.reads.len()
+    }
+
     /// Bytes in the transmit buffer not yet written.
     #[inline]
     #[must_use]

@@ -107,7 +107,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         place: &RmaIov,
         write: bool,
         segments: &[UserBuf],
-        crowd: bool,
+        (settled, crowd): (bool, bool),
     ) -> Attached {
         let Some(rings) = link.rings.get() else {
             return Attached::UseStream;
@@ -117,12 +117,16 @@ impl DirectAccess<ShmLink> for RingDirect {
         };
         let (mut attach, peer) = (attach.lock(), link.attach_target(rings, process));
         let Some(found) = attach.find(place, write) else {
-            if let Some(record) = attach.request(place.key, peer) {
-                link.send_record(record, &[]);
-            }
-            return Attached::UseStream;
+            let Some(record) = attach.request(place.key, peer) else {
+                return Attached::UseStream;
+            };
+            link.send_record(record, &[]);
+            return match attach.choice.preferred(place.len) {
+                Way::Attach => Attached::Asked,
+                Way::Ring => Attached::UseStream,
+            };
         };
-        let applied = rings.writer.all_applied();
+        let applied = settled && rings.writer.all_applied();
         let preferred = attach.choice.preferred(place.len);
         match preferred {
             _ if rings.ended.load(Ordering::Relaxed) => return Attached::UseStream,

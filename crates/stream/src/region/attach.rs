@@ -5,6 +5,8 @@
 //! Order and the end of a region are kept as in [`direct`](crate::region::direct). A region is offered only
 //! to a peer that asks for it: programs register far more memory than a status page has slots.
 
+use std::time::Duration;
+
 use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
@@ -13,6 +15,7 @@ use ripstop_types::FiAddr;
 use crate::region::direct::sole_place;
 use crate::region::exposed::is_counted;
 use crate::state::{Exposed, State};
+use crate::system::System as _;
 use crate::transport::direct_access::{Attached, DirectAccess as _};
 use crate::transport::offer::{Lent, Offer};
 use crate::transport::readiness::Readiness as _;
@@ -25,12 +28,18 @@ const MIN_ATTACH_BYTES: u64 = 16 << 10;
 /// again.
 const STREAM_OPS: u32 = 7;
 
-/// How often progress is made until all that was sent before is applied, by an operation for which attach
-/// is faster: once for each of these bytes of it and of what is not sent yet, and [`MIN_SETTLE_POLLS`]
-/// times more. After an owner that did not poll meanwhile, [`UNSETTLED_OPS`] operations do not wait.
-const BYTES_PER_SETTLE_POLL: u64 = 64;
-const MIN_SETTLE_POLLS: u64 = 1024;
-const UNSETTLED_OPS: u32 = 63;
+/// How long an operation for which attach is faster makes progress until all that was sent before is
+/// applied, and until the owner has answered which memory the key means: as long as something arrives at
+/// least this often, and in all this long and a nanosecond more for each byte of it and of what is under
+/// way. The pause is that of an owner that is itself at such an operation.
+const MAX_SETTLE_PAUSE: Duration = Duration::from_millis(1);
+const MIN_SETTLE_TIME: Duration = Duration::from_millis(2);
+
+/// Rounds of progress between two reads of the clock.
+const ROUNDS_PER_CLOCK_READ: u32 = 16;
+
+/// Operations that do not wait, at most, after waits that were in vain.
+const MAX_UNSETTLED_OPS: u32 = 63;
 
 // The owner.
 impl<T: Transport> State<T> {
@@ -110,18 +119,23 @@ impl<T: Transport> State<T> {
         let id = self.eps.get(ep)?.route(peer)?;
         let (write, segments) = (rma.kind == RmaKind::Write, rma.iov.segments());
         let crowd = self.yield_policy.is_crowded();
-        let unsent = self.engine.conn(id).map_or(0, |conn| conn.unsent());
-        for _ in 0..MIN_SETTLE_POLLS + (unsent + place.len) / BYTES_PER_SETTLE_POLL {
+        let mut wait = None;
+        // The owner was asked for the region.
+        let mut asked = false;
+        loop {
             let connection = self.connections.get(id)?;
             let link = connection.link.as_ref().filter(|_| connection.is_up())?;
-            let outcome = match self.engine.is_settled(Some(id)) {
-                true => DirectOf::<T>::attach(link, &place, write, segments, crowd),
-                false if DirectOf::<T>::prefers_attach(link, &place, write) => Attached::Unapplied,
-                false => Attached::UseStream,
+            let settled = self.engine.is_settled(Some(id));
+            let outcome = match asked && !DirectOf::<T>::prefers_attach(link, &place, write) {
+                true => Attached::Asked,
+                false => DirectOf::<T>::attach(link, &place, write, segments, (settled, crowd)),
             };
             match outcome {
                 Attached::Done => {
                     self.report_direct_rma(id, rma, place.len);
+                    if wait.is_some() {
+                        self.unsettled_ops = 0;
+                    }
                     return Some(());
                 }
                 Attached::UseStream => return None,
@@ -129,16 +143,64 @@ impl<T: Transport> State<T> {
                     self.ops_before_attach = STREAM_OPS;
                     return None;
                 }
-                Attached::Unapplied if self.ops_before_settling > 0 => {
+                Attached::Unapplied | Attached::Asked if self.ops_before_settling > 0 => {
                     self.ops_before_settling -= 1;
                     return None;
                 }
-                Attached::Unapplied if self.works.busy => return None,
-                Attached::Unapplied => self.progress(),
+                Attached::Unapplied | Attached::Asked if self.works.busy => return None,
+                Attached::Unapplied => {}
+                Attached::Asked => asked = true,
             }
-            std::hint::spin_loop();
+            let wait = wait.get_or_insert_with(|| {
+                let under_way = self.engine.conn(id).map_or(0, |conn| {
+                    conn.unsent() + place.len * conn.awaited_reads() as u64
+                });
+                Settling::new(T::System::now(), under_way + place.len)
+            });
+            if !wait.goes_on(self.progress_all(), T::System::now) {
+                self.unsettled_ops = (2 * self.unsettled_ops + 1).min(MAX_UNSETTLED_OPS);
+                self.ops_before_settling = self.unsettled_ops;
+                return None;
+            }
+            match crowd {
+                true => std::thread::yield_now(),
+                false => std::hint::spin_loop(),
+            }
         }
-        self.ops_before_settling = UNSETTLED_OPS;
-        None
+    }
+}
+
+/// The wait until what was sent before is applied.
+struct Settling {
+    /// When it is in vain, and when it is if nothing arrives meanwhile.
+    end: Duration,
+    pause_end: Duration,
+    rounds: u32,
+    /// Something has arrived since the last read of the clock.
+    arrived: bool,
+}
+
+impl Settling {
+    fn new(now: Duration, bytes: u64) -> Self {
+        Self {
+            end: now + MIN_SETTLE_TIME + Duration::from_nanos(bytes),
+            pause_end: now + MAX_SETTLE_PAUSE,
+            rounds: 0,
+            arrived: false,
+        }
+    }
+
+    /// After a round of progress, in which something has `arrived` or not: whether there is to be another.
+    fn goes_on(&mut self, arrived: bool, now: impl FnOnce() -> Duration) -> bool {
+        self.arrived |= arrived;
+        self.rounds += 1;
+        if !self.rounds.is_multiple_of(ROUNDS_PER_CLOCK_READ) {
+            return true;
+        }
+        let now = now();
+        if std::mem::take(&mut self.arrived) {
+            self.pause_end = now + MAX_SETTLE_PAUSE;
+        }
+        now < self.end.min(self.pause_end)
     }
 }

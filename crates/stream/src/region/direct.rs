@@ -159,19 +159,21 @@ impl<T: Transport> State<T> {
             .max(DIRECT_BYTES_BUDGET / DIRECT_OPS_BUDGET);
         match self.direct_budget.checked_sub(cost) {
             Some(left) => self.direct_budget = left,
-            None => self.progress_after_direct(),
+            None => self.progress_after_direct(len),
         }
     }
 
-    /// Makes progress after many direct accesses, which need none. A program that always finds the
-    /// completion of its last one in its queue, which is then read without progress, would never
-    /// make any.
+    /// Makes progress after many direct accesses, the last one of `len` bytes, which need none. A program
+    /// that always finds the completion of its last one in its queue, which is then read without progress,
+    /// would never make any. Beside long ones, all can be polled: peers may have asked for regions.
     #[cold]
     #[inline(never)]
-    fn progress_after_direct(&mut self) {
+    fn progress_after_direct(&mut self, len: u64) {
         self.direct_budget = DIRECT_BYTES_BUDGET;
-        if !self.works.busy {
-            self.progress();
+        match len >= u64::from(DIRECT_BYTES_BUDGET / DIRECT_OPS_BUDGET) {
+            _ if self.works.busy => {}
+            true => self.poll_all(),
+            false => self.progress(),
         }
     }
 }

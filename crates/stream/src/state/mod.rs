@@ -155,6 +155,8 @@ pub(crate) struct State<T: Transport> {
 }
 
 impl<T: Transport> State<T> {
+    /// As many as that was at first.
+    pub(crate) unsettled_ops: u32,
     pub(crate) fn new(params: Arc<T::Params>, epoll: Arc<PollerOf<T>>) -> Result<Self> {
         let tunables: &Tunables = (*params).as_ref();
         let answer_timeout = tunables.answer;
@@ -221,6 +223,7 @@ impl<T: Transport> State<T> {
     }
 
     /// The parameters that all transports have.
+            unsettled_ops: 0,
     pub(crate) fn tunables(&self) -> &Tunables {
         AsRef::as_ref(&*self.params)
     }

@@ -64,14 +64,15 @@ pub trait DirectAccess<L>: Debug + 'static {
     /// Copies between buffers and the memory of the peer that is named, as many bytes, by its
     /// address in the peer's process: to it if `write` says so. Under the conditions of
     /// [`DirectAccess::access_window`], and only where that is faster than the stream or the peer does
-    /// not poll its links. Does not wait until all is applied. `crowd` says that other threads wait
-    /// for the processor: the peer may poll as soon as it has one.
+    /// not poll its links. Does not wait until all is applied. `settled` says that nothing else is
+    /// under way on the connection, as far as the engine knows; `crowd` that other threads wait for
+    /// the processor: the peer may poll as soon as it has one.
     fn attach(
         _link: &L,
         _place: &RmaIov,
         _write: bool,
         _segments: &[UserBuf],
-        _crowd: bool,
+        (_settled, _crowd): (bool, bool),
     ) -> Attached {
         Attached::UseStream
     }
@@ -176,3 +177,6 @@ pub enum Attached {
     /// It is faster than the stream, but not all that was sent before is applied yet.
     Unapplied,
 }
+    /// It may be faster than the stream: the peer was just asked where the region is. Once it has
+    /// answered, [`DirectAccess::prefers_attach`] says so.
+    Asked,
