@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ripstop_engine::stream::SEND_HEADER;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Grant, ShortEntry, SoleEntry, Window};
+use ripstop_mem::ring::{Grant, JointPayload, ShortEntry, SoleEntry, Window};
 use ripstop_os::{IoVec, IoVecMut, Shutdown};
 use ripstop_shm::Shm;
 use ripstop_stream::{
@@ -310,6 +310,31 @@ impl DirectAccess<LnxLink> for LnxDirect {
             Some(link) => ShmDirect::get(link, from, into),
             None => Got::UseStream,
         }
+    }
+
+    fn open_joint(link: &LnxLink, payload: &Payload, index: u16, into: UserBuf) -> bool {
+        link.shm()
+            .is_some_and(|link| ShmDirect::open_joint(link, payload, index, into))
+    }
+
+    fn copy_joint(link: &LnxLink, payload: &Payload, into: UserBuf) -> Got {
+        match link.shm() {
+            Some(link) => ShmDirect::copy_joint(link, payload, into),
+            None => Got::UseStream,
+        }
+    }
+
+    fn joint_outcome(link: &LnxLink) -> Option<bool> {
+        ShmDirect::joint_outcome(link.shm()?)
+    }
+
+    fn joint_of_peer(link: &LnxLink) -> Option<JointPayload> {
+        ShmDirect::joint_of_peer(link.shm()?)
+    }
+
+    fn help(link: &LnxLink, payload: JointPayload, from: UserBuf) -> bool {
+        link.shm()
+            .is_some_and(|link| ShmDirect::help(link, payload, from))
     }
 
     fn note_streamed(link: &LnxLink, len: u64, elapsed: Duration) {

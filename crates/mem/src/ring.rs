@@ -5,7 +5,7 @@
 //!
 //! A pair of endpoints shares one mapping that no third process can reach. Each direction has one
 //! [`Writer`] and one [`Reader`]. Each side keeps its positions, lengths and counts in private
-//! memory; there is no lock, and no word that both sides write. So a process that dies at any
+//! memory; there is no lock, and only the words of joint copies are written by both sides. So a process that dies at any
 //! instruction leaves nothing locked, and an entry is visible as a whole or not at all.
 //! Each domain also has a *status page*, which its peers map read-only. The owner writes it through
 //! [`SleepWord`], [`Grants`] and [`PollStatus`]; peers read it through [`PeerStatus`] and
@@ -22,6 +22,8 @@
 //! | 0x100 | 64 | credit of direction 1 | its reader |
 //! | 0x200 | 64 | claim of direction 0 | its writer |
 //! | 0x300 | 64 | claim of direction 1 | its writer |
+//! | 0x400 | 64 | joint copies of what direction 0 carries | both |
+//! | 0x500 | 64 | joint copies of what direction 1 carries | both |
 //! | 0x1000 | 64 N | entries of direction 0 | its writer |
 //! | + 64 N | 64 N | entries of direction 1 | its writer |
 //! | + 128 N | B, B | buffers of directions 0 and 1 | its writer |
@@ -52,6 +54,8 @@
 //!
 //! A **claim** is one word: 0, or one more than the slot of the peer's region that the writer is
 //! accessing ([`Grants`]).
+//!
+//! The words of **joint copies** are described at [`JointReceiver`]: a large payload that both sides copy.
 //!
 //! A **status page** has these words:
 //!
@@ -97,6 +101,7 @@
 mod cursor;
 mod entry;
 mod grant;
+mod joint;
 mod layout;
 mod peer_status;
 #[cfg(not(loom))]
@@ -119,6 +124,7 @@ mod model;
 mod tests;
 
 pub use grant::{Grant, Grants};
+pub use joint::{JointPayload, JointReceiver, JointSender, MAX_JOINT_PARTS};
 pub use layout::{
     GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
     RingError, STATUS_PAGE_BYTES, Side,

@@ -90,6 +90,8 @@ pub(crate) struct Attach {
     pub(crate) choice: CopyChoice,
     /// How many payloads were copied by attach, and their bytes in all.
     copied: (u64, u64),
+    /// How many of them by their sender, too.
+    joint: u64,
 }
 
 /// A key that was requested from the peer.
@@ -145,6 +147,7 @@ impl Attach {
             refusal_logged,
             choice: CopyChoice::new(mode),
             copied: (0, 0),
+            joint: 0,
         })
     }
 
@@ -215,12 +218,22 @@ impl Attach {
         self.is_attachable(peer).then_some(Record::Request(key))
     }
 
-    /// Reads payloads from the peer's process into buffers, which are as long together. `false` says
-    /// that not all of them were read.
+    /// Reads payloads from the peer's process into buffers, which are as long together, and takes the time
+    /// now and then. `false` says that not all of them were read.
+    pub(crate) fn get(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
+        let began = self.choice.is_attach_timed().then(clock::now);
+        let got = self.read(peer, from, into);
+        if got {
+            self.note_got(from, began);
+        }
+        got
+    }
+
+    /// As [`get`](Self::get), untimed.
     ///
     /// The probe is read behind the payloads by the same call. So the process was the peer's while they
     /// were read: it had not called `exec`, and its process id was not another's.
-    pub(crate) fn get(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
+    pub(crate) fn read(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
         const TOKEN_BYTES: usize = 8;
         if !self.is_attachable(peer) || from.len() > MAX_GETS {
             return false;
@@ -244,7 +257,6 @@ impl Attach {
             base,
             len: TOKEN_BYTES,
         };
-        let began = self.choice.is_attach_timed().then(clock::now);
         let mut token = [0; TOKEN_BYTES];
         // For as long as the token lives.
         let GetPieces { mut pieces, count }: GetPieces<'_> = into;
@@ -254,7 +266,6 @@ impl Attach {
             .read(&there[..=from.len()], &mut pieces[..=count]);
         match read {
             Ok(count) if count == len + TOKEN_BYTES => {
-                self.note_got(from, began);
                 u64::from_ne_bytes(token) == self.probe.token
             }
             Err(error @ AttachError::NotAllowed) => {
@@ -264,6 +275,20 @@ impl Attach {
             // It has gone, or has no memory there: the ring tells.
             Ok(_) | Err(_) => false,
         }
+    }
+
+    /// Writes a part of a message of this side to the peer's process, which has asked for it. Returns
+    /// whether all was written.
+    pub(crate) fn push(&mut self, peer: Target<'_>, from: UserBuf, into: Payload) -> bool {
+        let Ok(base) = usize::try_from(into.address) else {
+            return false;
+        };
+        let there = [Remote {
+            base,
+            len: from.len(),
+        }];
+        self.is_alive(peer)
+            && peer.process.write(&there, &[IoVec::from_user(from)]) == Ok(from.len())
     }
 
     /// The limit of gets that the peer is to know, see
@@ -276,6 +301,9 @@ impl Attach {
     /// The way of the next read or write of this length. The ring is not tried with a peer that does not poll:
     /// it would wait for that.
     pub(crate) fn next_way(&mut self, peer: Target<'_>, len: u64, crowd: bool) -> Way {
+        if len > MAX_TRIAL_BYTES && self.choice.knows_ring(len) {
+            return self.choice.preferred(len);
+        }
         match (self.choice.preferred(len), self.choice.next_way(len)) {
             (Way::Attach, Way::Ring) if self.is_idle(peer, crowd) != Some(false) => Way::Attach,
             (_, way) => way,
@@ -298,9 +326,6 @@ impl Attach {
         self.copied.0 += from.len() as u64;
         self.copied.1 += bytes;
         if let (Some(began), [first, others @ ..]) = (began, from)
-        if len > MAX_TRIAL_BYTES && self.choice.knows_ring(len) {
-            return self.choice.preferred(len);
-        }
             && others.iter().all(|other| other.len == first.len)
         {
             let each = (clock::now() - began) / from.len() as u32;
@@ -308,9 +333,18 @@ impl Attach {
         }
     }
 
-    /// How many payloads were copied by attach, and their bytes in all.
-    pub(crate) const fn copied(&self) -> (u64, u64) {
-        self.copied
+    /// A payload was copied part by part, by this side and the sender if it has `helped`.
+    pub(crate) fn note_joint(&mut self, len: u64, elapsed: Duration, helped: bool) {
+        self.copied.0 += 1;
+        self.copied.1 += len;
+        self.joint += u64::from(helped);
+        self.choice.note_attach(len, elapsed);
+    }
+
+    /// How many payloads were copied by attach, their bytes in all, and how many of them were copied by
+    /// their sender, too.
+    pub(crate) const fn copied(&self) -> (u64, u64, u64) {
+        (self.copied.0, self.copied.1, self.joint)
     }
 
     /// Attach does not work with this peer.
@@ -321,7 +355,7 @@ impl Attach {
     }
 
     /// Whether this process may access the peer's memory. The first call tries it.
-    fn is_attachable(&mut self, peer: Target<'_>) -> bool {
+    pub(crate) fn is_attachable(&mut self, peer: Target<'_>) -> bool {
         if self.trial == Trial::Untried {
             self.try_attach(peer);
         }

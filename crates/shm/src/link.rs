@@ -3,6 +3,7 @@
 
 mod direct;
 mod in_place;
+mod joint;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -51,5 +51,9 @@ numbered! {
         /// The receiver sets the length from which messages come as [`Op::MsgGet`] or [`Op::TagGet`],
         /// see [`Header::get_limit`](crate::xnet::base::Header::get_limit).
         GetLimit = 73 => "get limit",
+        /// Both sides may copy the payload of a message that is being got: the receiver says that it has
+        /// begun, or the sender that it has copied its parts. Only between peers that agreed on
+        /// [`Extensions::JOINT`](crate::xnet::cm::Extensions::JOINT).
+        Joint = 74 => "joint copy",
     }
 }

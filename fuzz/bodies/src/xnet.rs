@@ -186,7 +186,7 @@ fn samples() -> Vec<Header> {
 }
 
 /// Operations of extensions.
-const EXTENDED: [Op; 10] = [
+const EXTENDED: [Op; 11] = [
     Op::Refuse,
     Op::Atomic,
     Op::FetchAtomic,
@@ -197,6 +197,7 @@ const EXTENDED: [Op; 10] = [
     Op::TagGet,
     Op::Ats,
     Op::GetLimit,
+    Op::Joint,
 ];
 
 /// Any header value, whether it makes sense or not: emitting it fails or survives parsing.

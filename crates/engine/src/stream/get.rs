@@ -303,6 +303,38 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
+    /// Whether both sides of a connection may copy a payload that is got.
+    #[must_use]
+    pub fn has_joint_copies(&self, conn_id: ConnId) -> bool {
+        let conn = self.conns.get(conn_id);
+        conn.is_some_and(|conn| conn.extensions.contains(Extensions::JOINT))
+    }
+
+    /// Tells the peer that a joint copy was begun, or that this side has copied its parts of one: the
+    /// peer's driver gets [`Output::Joint`].
+    pub fn tell_joint(&mut self, conn_id: ConnId) {
+        if self.has_joint_copies(conn_id) {
+            self.send_control(conn_id, &Header::joint());
+        }
+    }
+
+    /// The payload of a message that the peer may be getting.
+    #[must_use]
+    pub fn announced(&self, conn_id: ConnId, index: u16) -> Option<B> {
+        let entry = self.conns.get(conn_id)?.rts.get(index)?;
+        match entry.iov.segments() {
+            [segment] if entry.is_get => Some(*segment),
+            _ => None,
+        }
+    }
+
+    pub(super) fn handle_joint(&mut self, conn_id: ConnId) -> Result<()> {
+        match self.has_joint_copies(conn_id) {
+            true => self.output_push(Output::Joint(conn_id)),
+            false => Err(Errno::EPROTO),
+        }
+    }
+
     /// The peer has got the payload of a message.
     pub(super) fn handle_ats(&mut self, conn_id: ConnId, index: u16) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;

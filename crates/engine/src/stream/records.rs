@@ -44,6 +44,9 @@ pub enum Output {
     /// The payload of the rendezvous of this index, to be got from the peer's memory:
     /// [`Engine::get`](super::Engine::get).
     Get(ConnId, u16),
+    /// Something has changed in the joint copies of a connection, see
+    /// [`Engine::tell_joint`](super::Engine::tell_joint).
+    Joint(ConnId),
     /// Members of groups: [`Engine::coll_next`](super::Engine::coll_next) says what.
     Coll,
 }

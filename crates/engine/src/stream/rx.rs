@@ -346,6 +346,7 @@ impl<B: Buffer> Engine<B> {
             }
             Op::Ats => self.handle_ats(conn_id, index),
             Op::GetLimit => self.handle_get_limit(conn_id, header),
+            Op::Joint => self.handle_joint(conn_id),
             Op::Cts => self.handle_cts(conn_id, index),
             Op::Data => self.handle_data(conn_id, header),
             Op::Write => self.start_write(conn_id, header),

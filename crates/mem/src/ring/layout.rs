@@ -36,6 +36,10 @@ pub(super) const APPLIED_OFFSET: usize = 8;
 #[cfg(not(loom))]
 pub(super) const CLAIM_OFFSETS: [usize; 2] = [0x200, 0x300];
 
+/// The offset of each direction's words of joint copies.
+#[cfg(not(loom))]
+pub(super) const JOINT_OFFSETS: [usize; 2] = [0x400, 0x500];
+
 /// The offset of the entries of direction 0.
 const ENTRIES_OFFSET: usize = 0x1000;
 

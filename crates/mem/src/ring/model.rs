@@ -16,7 +16,8 @@ use loom::thread;
 
 use super::primitive::Memory;
 use super::{
-    Grants, Layout, MAX_HEADER_BYTES, PeerStatus, Reader, Side, SleepWord, Source, Writer,
+    Grants, JointPayload, Layout, MAX_HEADER_BYTES, PeerStatus, Reader, Side, SleepWord, Source,
+    Writer,
 };
 
 /// Four entries and four lines, so that a quarter is one entry or line.
@@ -331,5 +332,84 @@ fn direct_writes_keep_their_order_among_messages() {
         send_all(&writer, &[3; 8]);
         owner.join().unwrap();
         drop(grants);
+    });
+}
+
+/// Receiver and sender copy each part of a joint copy once, and the receiver sees the end of it when the
+/// sender is through.
+#[test]
+fn parts_of_a_joint_copy_are_shared_out() {
+    const PARTS: u8 = 2;
+    check(3, || {
+        let memory = Memory::modelled(layout());
+        let (writer, reader) = halves(&memory);
+        let place: Arc<[_; PARTS as usize]> = Arc::new(core::array::from_fn(|_| region()));
+        let payload = JointPayload {
+            address: 7,
+            len: 2,
+            index: 3,
+        };
+        let there = place.clone();
+        let sender = thread::spawn(move || {
+            let Some(found) = writer.joint().payload() else {
+                return;
+            };
+            while let Some(part) = writer.joint().claim(found) {
+                assert_eq!(found, payload);
+                let part = &there[usize::from(part)];
+                part.set(part.get() + 1);
+                writer.joint().copied(true);
+            }
+        });
+        reader.joint().open(payload, PARTS);
+        while let Some(part) = reader.joint().claim() {
+            let part = &place[usize::from(part)];
+            part.set(part.get() + 1);
+        }
+        while !reader.joint().is_finished() {
+            thread::yield_now();
+        }
+        for part in place.iter() {
+            assert_eq!(part.get(), 1);
+        }
+        assert!(!reader.joint().has_failed());
+        sender.join().unwrap();
+    });
+}
+
+/// A sender that comes late takes no part of the next joint copy for one of the last.
+#[test]
+fn a_late_sender_copies_what_it_was_asked_for() {
+    check(3, || {
+        let memory = Memory::modelled(layout());
+        let (writer, reader) = halves(&memory);
+        let payload = |address| JointPayload {
+            address,
+            len: 1,
+            index: 3,
+        };
+        let places = Arc::new([region(), region()]);
+        let there = places.clone();
+        let sender = thread::spawn(move || {
+            if let Some(found) = writer.joint().payload()
+                && let Some(0) = writer.joint().claim(found)
+            {
+                there[found.address as usize].set(1);
+                writer.joint().copied(true);
+            }
+        });
+        for place in places.iter().enumerate() {
+            reader.joint().open(payload(place.0 as u64), 1);
+            if reader.joint().claim().is_some() {
+                place.1.set(1);
+            }
+            while !reader.joint().is_finished() {
+                thread::yield_now();
+            }
+            assert_eq!(place.1.get(), 1);
+            place.1.set(2);
+        }
+        sender.join().unwrap();
+        assert_eq!([places[0].get(), places[1].get()], [2, 2]);
     });
 }

@@ -105,6 +105,57 @@ impl RawClaim {
     }
 }
 
+/// The words of a direction's joint copies, see [`joint`](super::joint).
+pub(super) struct RawJoint {
+    state: Word<AtomicU64>,
+    what: Word<[AtomicU64; 3]>,
+}
+
+impl RawJoint {
+    pub(super) fn new(memory: &Memory, direction: usize) -> Self {
+        Self {
+            state: memory.joint_state(direction),
+            what: memory.joint_payload(direction),
+        }
+    }
+
+    /// Stores what is copied, and then the state.
+    pub(super) fn open(&self, what: [u64; 3], state: u64) {
+        for (word, value) in self.what.iter().zip(what) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.state.store(state, Ordering::Release);
+    }
+
+    /// The state; copies of parts that it says are copied are finished.
+    pub(super) fn load(&self) -> u64 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// What is copied, if a swap of the state succeeds that was loaded before.
+    pub(super) fn what(&self) -> [u64; 3] {
+        [0, 1, 2].map(|at| self.what[at].load(Ordering::Relaxed))
+    }
+
+    /// Stores a state if it is as it was. Otherwise the error is what it is.
+    pub(super) fn swap(&self, was: u64, is: u64) -> Result<(), u64> {
+        let swapped = self
+            .state
+            .compare_exchange(was, is, Ordering::AcqRel, Ordering::Acquire);
+        swapped.map(drop)
+    }
+
+    /// Sets bits of the state.
+    pub(super) fn set(&self, bits: u64) {
+        self.state.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    /// Adds to the state, after the copies of this process.
+    pub(super) fn add(&self, value: u64) {
+        self.state.fetch_add(value, Ordering::AcqRel);
+    }
+}
+
 /// The grant slots of a status page.
 pub(super) struct RawSlots(Word<[AtomicU64; GRANT_SLOTS]>);
 

@@ -7,6 +7,7 @@ use crate::UserBuf;
 use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry::{self, ChunkPlace, Entry};
 use crate::ring::grant::{ENDED, Grant};
+use crate::ring::joint::JointReceiver;
 use crate::ring::layout::{Layout, MAX_INLINE_BYTES, RingError, Side};
 use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
 use crate::ring::source_sink::{AsSink, Sink};
@@ -34,6 +35,7 @@ pub struct Reader {
     /// Credit was returned since [`take_credit_returned`](Self::take_credit_returned).
     credit_returned: AtomicBool,
     claim: RawClaim,
+    joint: JointReceiver,
     /// The cursor that was last published as applied.
     applied: AtomicU64,
 }
@@ -54,6 +56,7 @@ impl Reader {
             lines_credited: AtomicU32::new(0),
             credit_returned: AtomicBool::new(false),
             claim: RawClaim::new(memory, direction),
+            joint: JointReceiver::new(memory, direction),
             applied: AtomicU64::new(0),
         }
     }
@@ -215,6 +218,12 @@ impl Reader {
             self.applied.store(head, Relaxed);
             self.credit.store_applied(head);
         }
+    }
+
+    /// The joint copies of what this side receives.
+    #[must_use]
+    pub const fn joint(&self) -> &JointReceiver {
+        &self.joint
     }
 
     /// Whether the peer claims this grant. If not, its earlier accesses to the region are finished, and a

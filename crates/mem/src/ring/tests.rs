@@ -3,6 +3,7 @@
 extern crate std;
 
 mod in_place;
+mod joint;
 mod status_page;
 
 use core::ptr::NonNull;

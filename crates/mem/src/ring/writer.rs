@@ -7,6 +7,7 @@ use crate::UserBuf;
 use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry;
 use crate::ring::grant::{ENDED, Grant};
+use crate::ring::joint::JointSender;
 use crate::ring::layout::{
     LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError, Side,
 };
@@ -32,6 +33,7 @@ pub struct Writer {
     layout: Layout,
     credit: RawCredit,
     claim: RawClaim,
+    joint: JointSender,
     /// Lines of the buffer that were used, and those that the reader has returned; both wrap.
     lines_used: AtomicU32,
     lines_freed: AtomicU32,
@@ -52,6 +54,7 @@ impl Writer {
             layout,
             credit: RawCredit::new(memory, direction),
             claim: RawClaim::new(memory, direction),
+            joint: JointSender::new(memory, direction),
             lines_used: AtomicU32::new(0),
             lines_freed: AtomicU32::new(0),
             lines_wanted: AtomicU32::new(0),
@@ -276,6 +279,12 @@ impl Writer {
     #[inline]
     pub fn unclaim(&self) {
         self.claim.clear();
+    }
+
+    /// The joint copies of what this side sends.
+    #[must_use]
+    pub const fn joint(&self) -> &JointSender {
+        &self.joint
     }
 
     /// Tells the peer that this side has ended the connection, so that what the peer copies from this

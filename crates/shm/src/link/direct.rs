@@ -7,11 +7,11 @@ use std::time::Duration;
 use ripstop_core::fi_info;
 use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Grant, Window};
+use ripstop_mem::ring::{Grant, JointPayload, Window};
 use ripstop_stream::{Attached, DirectAccess, GetPieces, Got, Lent, Offer, Payload};
 use ripstop_types::RmaIov;
 
-use super::ShmLink;
+use super::{ShmLink, joint};
 use crate::copy_choice::{NO_LIMIT, Way};
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
@@ -184,6 +184,26 @@ impl DirectAccess<ShmLink> for RingDirect {
         }
     }
 
+    fn open_joint(link: &ShmLink, payload: &Payload, index: u16, into: UserBuf) -> bool {
+        joint::open(link, payload, index, into)
+    }
+
+    fn copy_joint(link: &ShmLink, payload: &Payload, into: UserBuf) -> Got {
+        joint::copy(link, payload, into)
+    }
+
+    fn joint_outcome(link: &ShmLink) -> Option<bool> {
+        joint::outcome(link)
+    }
+
+    fn joint_of_peer(link: &ShmLink) -> Option<JointPayload> {
+        link.rings.get()?.writer.joint().payload()
+    }
+
+    fn help(link: &ShmLink, payload: JointPayload, from: UserBuf) -> bool {
+        joint::help(link, payload, from)
+    }
+
     fn note_streamed(link: &ShmLink, len: u64, elapsed: Duration) {
         if let Some(rings) = link.rings.get() {
             rings.with_attach(|attach| attach.choice.note_streamed(len, elapsed));
@@ -221,13 +241,15 @@ impl DirectAccess<ShmLink> for RingDirect {
             return;
         };
         rings.writer.end();
+        joint::finish(link);
         rings.with_attach(|attach| {
-            let (count, bytes) = attach.copied();
+            let (count, bytes, joint) = attach.copied();
             if count > 0 {
                 fi_info!(
                     NAME,
                     Subsys::EpData,
-                    "{}: {count} payloads, {bytes} bytes in all, were copied by cross-memory attach",
+                    "{}: {count} payloads, {bytes} bytes in all, were copied by cross-memory attach, \
+                     {joint} of them by both sides",
                     rings.peer
                 );
             }

@@ -211,6 +211,7 @@ impl<T: Transport> State<T> {
         if let Some(link) = link {
             DirectOf::<T>::end_gets(link);
         }
+        self.joint_gets.retain(|joint| joint.id != id);
         self.timed_payload.take_if(|timed| timed.id == id);
         self.timed_writes.take_if(|timed| timed.id == id);
         self.engine.close_conn(id, error);

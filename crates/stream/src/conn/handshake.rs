@@ -68,7 +68,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn extensions(&self, link: &T::Link) -> Extensions {
         match T::gets_messages(&self.params, link) {
             true => Extensions::all(),
-            false => Extensions::all().difference(Extensions::GET),
+            false => Extensions::all().difference(Extensions::GET | Extensions::JOINT),
         }
     }
 

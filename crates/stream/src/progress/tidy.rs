@@ -40,6 +40,7 @@ impl<T: Transport> State<T> {
                 Output::Coll => self.run_coll(false),
                 Output::Conn(id) => self.flush(id),
                 Output::Get(id, index) => self.get_payloads(id, index),
+                Output::Joint(id) => self.copy_jointly(id),
             }
         }
         while let Some(slot) = self.engine.pop_freed() {

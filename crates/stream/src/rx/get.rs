@@ -45,6 +45,8 @@ impl<T: Transport> State<T> {
                     }
                 }
                 Got::UseStream => self.engine.not_got(id, index),
+                // Later, see `copy_jointly`.
+                Got::Pending { .. } => {}
                 Got::Ended => return,
             }
             self.tell_get_limit(id);
@@ -58,7 +60,7 @@ impl<T: Transport> State<T> {
     fn get_one(&mut self, id: ConnId, index: u16) -> bool {
         match self.get_into(id, index) {
             Got::Done => self.engine.got(id, index),
-            Got::UseStream => self.engine.not_got(id, index),
+            Got::UseStream | Got::Pending { .. } => self.engine.not_got(id, index),
             Got::Ended => return false,
         }
         true
@@ -78,6 +80,12 @@ impl<T: Transport> State<T> {
                 next = self.engine.pop_get(id);
                 continue;
             };
+            if count == 0
+                && let Some(got) = self.get_jointly(id, index, &get)
+            {
+                indices[0] = index;
+                return (1, got, self.engine.pop_get(id));
+            }
             let GetPlace::Memory(iov, at) = get.place else {
                 if count > 0 {
                     break;

@@ -31,6 +31,7 @@
 
 pub(crate) mod fast;
 pub(crate) mod get;
+mod joint;
 pub(crate) mod post;
 pub(crate) mod read;
 pub(crate) mod whole;

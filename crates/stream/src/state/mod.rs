@@ -8,6 +8,7 @@ pub(crate) mod copy_timing;
 pub(crate) mod ep;
 pub(crate) mod fast_path;
 pub(crate) mod held;
+pub(crate) mod joint_get;
 pub(crate) mod place;
 pub(crate) mod slots;
 pub(crate) mod tx_buffer;
@@ -34,6 +35,7 @@ use crate::state::by_id::ById;
 use crate::state::connection::{Connection, Ending};
 use crate::state::copy_timing::{TimedPayload, TimedWrites};
 use crate::state::held::Works;
+use crate::state::joint_get::JointGet;
 use crate::state::slots::Slots;
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::state::waiters::Waiters;
@@ -144,6 +146,8 @@ pub(crate) struct State<T: Transport> {
     /// What is being timed, to compare the ways of long payloads.
     pub(crate) timed_payload: Option<TimedPayload>,
     pub(crate) timed_writes: Option<TimedWrites>,
+    /// Payloads of which the sender has yet to copy a part.
+    pub(crate) joint_gets: Vec<JointGet>,
     /// The connection whose peer was told last what is applied.
     pub(crate) last_told: usize,
     /// Bytes of direct accesses that are left until progress is made.
@@ -152,11 +156,11 @@ pub(crate) struct State<T: Transport> {
     pub(crate) ops_before_attach: u32,
     /// Operations that go by the stream at once where what was sent before is not applied yet.
     pub(crate) ops_before_settling: u32,
+    /// As many as that was at first.
+    pub(crate) unsettled_ops: u32,
 }
 
 impl<T: Transport> State<T> {
-    /// As many as that was at first.
-    pub(crate) unsettled_ops: u32,
     pub(crate) fn new(params: Arc<T::Params>, epoll: Arc<PollerOf<T>>) -> Result<Self> {
         let tunables: &Tunables = (*params).as_ref();
         let answer_timeout = tunables.answer;
@@ -217,13 +221,14 @@ impl<T: Transport> State<T> {
             timed_writes: None,
             last_told: 0,
             direct_budget: DIRECT_BYTES_BUDGET,
+            joint_gets: Vec::new(),
             ops_before_attach: 0,
             ops_before_settling: 0,
+            unsettled_ops: 0,
         })
     }
 
     /// The parameters that all transports have.
-            unsettled_ops: 0,
     pub(crate) fn tunables(&self) -> &Tunables {
         AsRef::as_ref(&*self.params)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ripstop_engine::IOV_LIMIT;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Grant, Window};
+use ripstop_mem::ring::{Grant, JointPayload, Window};
 use ripstop_os::IoVecMut;
 use ripstop_types::RmaIov;
 
@@ -87,6 +87,35 @@ pub trait DirectAccess<L>: Debug + 'static {
         Got::UseStream
     }
 
+    /// Begins to get a payload to a buffer as long, together with the peer; the message has this index.
+    /// The caller tells the peer, and then calls [`DirectAccess::copy_joint`]. `false` if that cannot be,
+    /// or one is under way already.
+    fn open_joint(_link: &L, _payload: &Payload, _index: u16, _into: UserBuf) -> bool {
+        false
+    }
+
+    /// Copies this side's parts of the payload that was opened.
+    fn copy_joint(_link: &L, _payload: &Payload, _into: UserBuf) -> Got {
+        Got::UseStream
+    }
+
+    /// Of a joint copy that is [`Got::Pending`]: `None` while the peer copies its parts, then whether it
+    /// could copy all of them.
+    fn joint_outcome(_link: &L) -> Option<bool> {
+        None
+    }
+
+    /// The message of this side that the peer says it is getting by a joint copy.
+    fn joint_of_peer(_link: &L) -> Option<JointPayload> {
+        None
+    }
+
+    /// Copies parts of a message of this side, which the peer is getting, from where it is. Returns whether
+    /// there was one.
+    fn help(_link: &L, _payload: JointPayload, _from: UserBuf) -> bool {
+        false
+    }
+
     /// So many bytes were received or sent by the stream in this time, while both sides were at it.
     fn note_streamed(_link: &L, _len: u64, _elapsed: Duration) {}
 
@@ -98,7 +127,8 @@ pub trait DirectAccess<L>: Debug + 'static {
     }
 
     /// This side ends the connection: what the peer gets from its memory from now on is of no use.
-    /// Called before any buffer that the peer may be about to get is given back.
+    /// Called before any buffer that the peer may be about to get is given back. Waits for parts that the
+    /// peer is copying to buffers of this side.
     fn end_gets(_link: &L) {}
 }
 
@@ -161,6 +191,12 @@ pub enum Got {
     Done,
     /// The peer is to send the payload, also where some bytes were copied.
     UseStream,
+    /// The peer has claimed parts of a joint copy, and is not through. It says so when it is. Then all was
+    /// copied if it is `done`; else the peer is to send the payload.
+    Pending {
+        /// Whether this side has copied its own parts.
+        done: bool,
+    },
     /// The peer has ended the connection.
     Ended,
 }
@@ -176,7 +212,7 @@ pub enum Attached {
     PeerPolling,
     /// It is faster than the stream, but not all that was sent before is applied yet.
     Unapplied,
-}
     /// It may be faster than the stream: the peer was just asked where the region is. Once it has
     /// answered, [`DirectAccess::prefers_attach`] says so.
     Asked,
+}

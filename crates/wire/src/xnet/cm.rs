@@ -55,6 +55,9 @@ bitflags! {
         /// The receiver of a message may get its payload from the sender's memory, see
         /// [`Op::MsgGet`](super::base::Op::MsgGet). Only of transports whose peers can.
         const GET = 32;
+        /// Sender and receiver may copy such a payload together, see
+        /// [`Op::Joint`](super::base::Op::Joint). Only with [`Extensions::GET`].
+        const JOINT = 64;
     }
 }
 

@@ -338,3 +338,12 @@ fn peers_that_did_not_agree_on_it_break_the_protocol() {
     f.header(&tag_get(5, 9, 30_000)).unwrap();
     assert!(f.engine.pop_broken().is_some(), "an index that is used");
 }
+
+#[test]
+fn the_driver_hears_of_joint_copies() {
+    let mut f = getting();
+    f.header(&Header::joint()).unwrap();
+    assert_eq!(f.engine.pop_output(), Some(Output::Joint(f.conn)));
+    f.engine.tell_joint(f.conn);
+    assert_eq!(told(&mut f), [(Op::Joint, 0)]);
+}

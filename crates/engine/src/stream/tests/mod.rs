@@ -37,7 +37,8 @@ const LIMITS: Limits = Limits {
 };
 
 /// The extensions of transports whose peers do not reach each other's memory.
-const STREAM_ONLY: Extensions = Extensions::all().difference(Extensions::GET);
+const STREAM_ONLY: Extensions =
+    Extensions::all().difference(Extensions::GET.union(Extensions::JOINT));
 
 /// An engine with one endpoint and one connection to a peer at address 7.
 struct Fixture {

@@ -26,6 +26,8 @@ struct Direction {
     credit: AtomicU64,
     applied: AtomicU64,
     claim: AtomicU64,
+    joint_state: AtomicU64,
+    joint_payload: [AtomicU64; 3],
 }
 
 struct Whole {
@@ -56,6 +58,8 @@ impl Memory {
             credit: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             claim: AtomicU64::new(0),
+            joint_state: AtomicU64::new(0),
+            joint_payload: core::array::from_fn(|_| AtomicU64::new(0)),
         };
         let whole = Whole {
             directions: [direction(), direction()],
@@ -224,6 +228,14 @@ impl Memory {
 
     pub(super) fn claim(&self, direction: usize) -> Word<AtomicU64> {
         self.word(move |whole| &whole.directions[direction].claim)
+    }
+
+    pub(super) fn joint_state(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(move |whole| &whole.directions[direction].joint_state)
+    }
+
+    pub(super) fn joint_payload(&self, direction: usize) -> Word<[AtomicU64; 3]> {
+        self.word(move |whole| &whole.directions[direction].joint_payload)
     }
 
     pub(super) fn sleep_word(&self) -> Word<AtomicU32> {

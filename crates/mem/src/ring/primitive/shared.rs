@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::UserBuf;
 use crate::ring::layout::{
-    APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, GRANT_SLOTS, LINE_BYTES, Layout,
+    APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, GRANT_SLOTS, JOINT_OFFSETS, LINE_BYTES, Layout,
     MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError, STATUS_PAGE_BYTES,
 };
 use crate::ring::racy_copy;
@@ -310,6 +310,14 @@ impl Memory {
 
     pub(super) fn claim(&self, direction: usize) -> Word<AtomicU64> {
         self.word(CLAIM_OFFSETS[direction & 1])
+    }
+
+    pub(super) fn joint_state(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(JOINT_OFFSETS[direction & 1])
+    }
+
+    pub(super) fn joint_payload(&self, direction: usize) -> Word<[AtomicU64; 3]> {
+        self.word(JOINT_OFFSETS[direction & 1] + size_of::<u64>())
     }
 
     pub(super) fn sleep_word(&self) -> Word<AtomicU32> {

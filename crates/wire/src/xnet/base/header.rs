@@ -164,6 +164,12 @@ impl Header {
         self.eager_limit()
     }
 
+    /// A `Joint`.
+    #[must_use]
+    pub const fn joint() -> Self {
+        Self::new(Op::Joint, 0)
+    }
+
     /// Whether this is an acknowledgement.
     #[must_use]
     pub const fn is_ack(&self) -> bool {
@@ -373,7 +379,8 @@ impl Header {
             | Op::MsgGet
             | Op::TagGet
             | Op::Ats
-            | Op::GetLimit => Ok(()),
+            | Op::GetLimit
+            | Op::Joint => Ok(()),
         }
     }
 
@@ -488,7 +495,8 @@ fn header_len(op: Op, has_cq_data: bool, rma_count: u8) -> u8 {
         | Op::Refuse
         | Op::EagerLimit
         | Op::Ats
-        | Op::GetLimit => 0,
+        | Op::GetLimit
+        | Op::Joint => 0,
         Op::Tag | Op::MsgGet => 8,
         Op::TagRts | Op::TagGet => 16,
         Op::Coll => coll::COLL_LEN,

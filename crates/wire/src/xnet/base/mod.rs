@@ -109,6 +109,7 @@ impl Op {
                 | Self::EagerLimit
                 | Self::Ats
                 | Self::GetLimit
+                | Self::Joint
         )
     }
 

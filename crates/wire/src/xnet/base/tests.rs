@@ -503,7 +503,7 @@ fn headers() -> impl Strategy<Value = Header> {
     let numbers = (any::<u64>(), any::<u64>(), 0..=u64::MAX - 128);
     let segment = (any::<u64>(), 0..=u64::MAX / 16, any::<u64>());
     (
-        (0..=Op::MAX + 10, any::<u16>(), any::<u8>(), any::<u8>()),
+        (0..=Op::MAX + 11, any::<u16>(), any::<u8>(), any::<u8>()),
         (any::<bool>(), numbers),
         prop::collection::vec(segment, 0..=4),
     )
@@ -521,6 +521,7 @@ fn headers() -> impl Strategy<Value = Header> {
                         Op::TagGet,
                         Op::Ats,
                         Op::GetLimit,
+                        Op::Joint,
                     ];
                     extended[usize::from(op - Op::MAX - 1)]
                 });

@@ -1,0 +1,210 @@
+//! Joint copies: the payload of one message, which its receiver and its sender copy together, part by
+//! part, each with a processor of its own. The receiver claims parts from the front, the sender from the
+//! back, until they meet. So none waits for the other before all parts are claimed, and a sender that does
+//! something else takes none.
+//!
+//! The words are in the memory of the pair; a direction has those for the payloads that come that way, one
+//! at a time. The first one is written by both sides, with compare-and-swap:
+//!
+//! | bits of word 0 | what |
+//! |---|---|
+//! | 0..8 | parts that the receiver has claimed |
+//! | 8..16 | parts that the sender has not claimed |
+//! | 16..24 | parts that the sender has copied |
+//! | 24 | the sender could not copy one of them |
+//! | 25..64 | the number of the joint copy, from 1 on |
+//!
+//! Words 1 to 3 say what is copied: its address in the receiver's process, its length, and the index of the
+//! message. The receiver stores them before it opens a joint copy, when the last one is finished; the sender
+//! loads them between a load of word 0 and the swap that claims a part, which fails if they may have
+//! changed. A sender that lies in any of the words spoils the payload, which is its own.
+
+use core::sync::atomic::AtomicU64 as PrivateU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::ring::primitive::{Memory, RawJoint};
+
+/// The most parts of a joint copy.
+pub const MAX_JOINT_PARTS: u8 = u8::MAX;
+
+/// One part in the counts of those that the sender has not claimed, and has copied; and the other fields.
+const BACK: u64 = 1 << 8;
+const COPIED: u64 = 1 << 16;
+const FAILED: u64 = 1 << 24;
+const NUMBER: u64 = 1 << 25;
+
+/// Word 0.
+#[derive(Clone, Copy)]
+struct State(u64);
+
+impl State {
+    const fn front(self) -> u8 {
+        self.0 as u8
+    }
+
+    const fn back(self) -> u8 {
+        (self.0 / BACK) as u8
+    }
+
+    const fn copied(self) -> u8 {
+        (self.0 / COPIED) as u8
+    }
+
+    const fn number(self) -> u64 {
+        self.0 / NUMBER
+    }
+
+    /// Whether there are parts that nobody has claimed.
+    const fn is_open(self) -> bool {
+        self.front() < self.back()
+    }
+}
+
+/// What is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JointPayload {
+    /// Its address in the receiver's process.
+    pub address: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The index of its message.
+    pub index: u16,
+}
+
+/// The receiver's side.
+pub struct JointReceiver {
+    words: RawJoint,
+    /// Of the last joint copy: its number and parts.
+    number: PrivateU64,
+    parts: PrivateU64,
+}
+
+impl JointReceiver {
+    pub(super) fn new(memory: &Memory, direction: usize) -> Self {
+        Self {
+            words: RawJoint::new(memory, direction),
+            number: PrivateU64::new(0),
+            parts: PrivateU64::new(0),
+        }
+    }
+
+    /// Opens a joint copy of so many parts; the last one [is finished](Self::is_finished).
+    pub fn open(&self, payload: JointPayload, parts: u8) {
+        let number = self.number.load(Relaxed).wrapping_add(1);
+        self.number.store(number, Relaxed);
+        self.parts.store(parts.into(), Relaxed);
+        let what = [payload.address, payload.len, payload.index.into()];
+        self.words
+            .open(what, number * NUMBER + u64::from(parts) * BACK);
+    }
+
+    /// Claims the next part from the front. `None` if there is none, or the sender has broken the rules.
+    pub fn claim(&self) -> Option<u8> {
+        let mut state = State(self.words.load());
+        while state.number() == self.number() && state.is_open() {
+            match self.words.swap(state.0, state.0 + 1) {
+                Ok(()) => return Some(state.front()),
+                Err(found) => state = State(found),
+            }
+        }
+        None
+    }
+
+    /// Leaves no part that could be claimed.
+    pub fn close(&self) {
+        let mut state = State(self.words.load());
+        while state.number() == self.number() && state.is_open() {
+            let closed = state.0 + u64::from(state.back() - state.front());
+            match self.words.swap(state.0, closed) {
+                Ok(()) => return,
+                Err(found) => state = State(found),
+            }
+        }
+    }
+
+    /// Whether all parts are claimed, and the sender has copied those that it has claimed. From then on it
+    /// does not write there.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let state = State(self.words.load());
+        let parts = self.parts.load(Relaxed);
+        !state.is_open() && u64::from(state.back()) + u64::from(state.copied()) == parts
+    }
+
+    /// Whether the sender could not copy a part.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        State(self.words.load()).0 & FAILED != 0
+    }
+
+    /// How many parts the sender has claimed.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        let parts = self.parts.load(Relaxed);
+        parts.saturating_sub(State(self.words.load()).back().into())
+    }
+
+    /// As much of it as a word can hold.
+    fn number(&self) -> u64 {
+        State(self.number.load(Relaxed).wrapping_mul(NUMBER)).number()
+    }
+}
+
+impl core::fmt::Debug for JointReceiver {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "JointReceiver({})", self.number.load(Relaxed))
+    }
+}
+
+/// The sender's side.
+pub struct JointSender {
+    words: RawJoint,
+}
+
+impl JointSender {
+    pub(super) fn new(memory: &Memory, direction: usize) -> Self {
+        Self {
+            words: RawJoint::new(memory, direction),
+        }
+    }
+
+    /// What is copied jointly and has parts that nobody has claimed: as the receiver says, so it is to be
+    /// checked.
+    #[must_use]
+    pub fn payload(&self) -> Option<JointPayload> {
+        let state = State(self.words.load());
+        let [address, len, index] = self.words.what();
+        state.is_open().then_some(JointPayload {
+            address,
+            len,
+            index: index as u16,
+        })
+    }
+
+    /// Claims the next part from the back, of a joint copy of this payload. When it is copied, the caller
+    /// calls [`copied`](Self::copied).
+    pub fn claim(&self, payload: JointPayload) -> Option<u8> {
+        let mut state = State(self.words.load());
+        while state.is_open() && self.payload() == Some(payload) {
+            match self.words.swap(state.0, state.0 - BACK) {
+                Ok(()) => return Some(state.back() - 1),
+                Err(found) => state = State(found),
+            }
+        }
+        None
+    }
+
+    /// A part that was claimed is copied, or cannot be.
+    pub fn copied(&self, done: bool) {
+        if !done {
+            self.words.set(FAILED);
+        }
+        self.words.add(COPIED);
+    }
+}
+
+impl core::fmt::Debug for JointSender {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "JointSender({:?})", self.payload())
+    }
+}

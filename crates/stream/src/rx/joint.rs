@@ -1,0 +1,79 @@
+//! Long payloads that this side gets from the memory of their sender while the sender copies, too: joint
+//! copies, see [`JointReceiver`](ripstop_mem::ring::JointReceiver).
+
+use ripstop_engine::id::ConnId;
+use ripstop_engine::stream::{Get, GetPlace};
+use ripstop_mem::UserBuf;
+
+use crate::state::State;
+use crate::state::joint_get::JointGet;
+use crate::state::place::pieces;
+use crate::transport::direct_access::{DirectAccess as _, Got, Payload};
+use crate::transport::{DirectOf, Transport};
+
+/// The shortest payload in bytes that is copied jointly: the peer has to be told.
+const MIN_JOINT_BYTES: u64 = 256 << 10;
+
+impl<T: Transport> State<T> {
+    /// Gets a long payload that goes to one piece of memory, together with its sender. `None` if it is to
+    /// be got as others are.
+    pub(crate) fn get_jointly(
+        &mut self,
+        id: ConnId,
+        index: u16,
+        get: &Get<UserBuf>,
+    ) -> Option<Got> {
+        let long = DirectOf::<T>::SUPPORTED && get.len >= MIN_JOINT_BYTES;
+        // Where threads share a processor, the sender has none.
+        if !long || self.yield_policy.is_crowded() || !self.engine.has_joint_copies(id) {
+            return None;
+        }
+        let GetPlace::Memory(iov, at) = get.place else {
+            return None;
+        };
+        let mut pieces = pieces(iov.segments(), at, get.len);
+        let (into, None) = (pieces.next()?, pieces.next()) else {
+            return None;
+        };
+        let payload = Payload {
+            address: get.address,
+            len: get.len,
+        };
+        let link = self.connections.get(id)?.link.clone()?;
+        if !DirectOf::<T>::open_joint(&link, &payload, index, into) {
+            return None;
+        }
+        self.engine.tell_joint(id);
+        self.flush(id);
+        let got = DirectOf::<T>::copy_joint(&link, &payload, into);
+        if let Got::Pending { done } = got {
+            self.joint_gets.push(JointGet { id, index, done });
+        }
+        Some(got)
+    }
+
+    /// Does what is to be done after the peer has said something of a joint copy.
+    #[cold]
+    pub(crate) fn copy_jointly(&mut self, id: ConnId) {
+        let Some(link) = self.connections.get(id).and_then(|c| c.link.clone()) else {
+            return;
+        };
+        let mut gets = self.joint_gets.iter();
+        if let Some(place) = gets.position(|joint| joint.id == id)
+            && let Some(whole) = DirectOf::<T>::joint_outcome(&link)
+        {
+            let joint = self.joint_gets.swap_remove(place);
+            match joint.done && whole {
+                true => self.engine.got(id, joint.index),
+                false => self.engine.not_got(id, joint.index),
+            }
+        }
+        if let Some(payload) = DirectOf::<T>::joint_of_peer(&link)
+            && let Some(from) = self.engine.announced(id, payload.index)
+            && DirectOf::<T>::help(&link, payload, from)
+        {
+            self.engine.tell_joint(id);
+        }
+        self.flush(id);
+    }
+}
