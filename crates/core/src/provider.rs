@@ -53,6 +53,9 @@ pub use attr::{AvAttr, CounterAttr, CqAttr, MrAttr, Sharing};
 mod calls;
 pub use calls::{AtomicCall, Direction, EpOption, RecvKind, RmaCall, SendKind};
 
+mod copies;
+pub use copies::{Copied, Copies};
+
 mod counter;
 pub use counter::Counter;
 
@@ -299,6 +302,11 @@ pub trait Domain: Sized + 'static {
     /// say. A provider without such a time ignores it.
     fn set_answer_timeout(&self, time: Duration) {
         let _ = time;
+    }
+
+    /// The ways that long payloads of the domain have taken, of a provider that has more than one.
+    fn copies(&self) -> Option<Copies> {
+        None
     }
 
     /// Binds the event queue for asynchronous events of the domain (`fi_domain_bind(3)`).

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_core::provider::Copied;
 use ripstop_engine::stream::SEND_HEADER;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, JointPayload, ShortEntry, SoleEntry, Window};
@@ -347,9 +348,14 @@ impl DirectAccess<LnxLink> for LnxDirect {
         ShmDirect::take_get_limit(link.shm()?)
     }
 
-    fn end_gets(link: &LnxLink) {
+    fn end_gets(link: &LnxLink, queued: Copied) {
         if let Some(link) = link.shm() {
-            ShmDirect::end_gets(link);
+            ShmDirect::end_gets(link, queued);
         }
+    }
+
+    fn sent_in_place(link: &LnxLink) -> Copied {
+        link.shm()
+            .map_or_else(Copied::default, |link| ShmDirect::sent_in_place(link))
     }
 }

@@ -68,6 +68,12 @@ impl ProviderInfo for LnxProvider {
         provider_version()
     }
 
+    fn remarks(&self) -> Vec<String> {
+        let shm = self.params.uses_shm().then_some(&self.params.shm);
+        let remark = |shm: &ripstop_shm::Params| format!("on this machine {}", shm.copy_remark());
+        shm.map(remark).into_iter().collect()
+    }
+
     fn getinfo(&self, request: &Request<'_>) -> Answer {
         let links = match self.params.links() {
             Ok(links) => links,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ripstop_core::provider::Copies;
 use ripstop_mem::ring::Grant;
 use ripstop_os::Interest;
 use ripstop_shm::Shm;
@@ -73,5 +74,9 @@ impl Readiness<LnxLink> for LnxReadiness {
 
     fn have_polled(&mut self) {
         self.shm.have_polled();
+    }
+
+    fn copies(&self) -> Option<Copies> {
+        self.shm.copies()
     }
 }

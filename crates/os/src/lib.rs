@@ -11,6 +11,7 @@
 //! repeated, except where it says otherwise.
 #![deny(unsafe_code)]
 
+mod attach_limit;
 mod backing;
 pub mod barrier;
 pub mod clock;
@@ -30,6 +31,7 @@ mod socket;
 pub mod thread;
 mod timer;
 
+pub use attach_limit::{AttachLimit, attach_limit};
 pub use backing::{Backings, Unfit};
 pub use durable::make_durable;
 pub use epoll::{Epoll, Event, Events, Interest};

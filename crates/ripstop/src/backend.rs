@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use ripstop_core::eq::EventQueue;
 use ripstop_core::provider::{
-    self, AddressVector as _, AtomicCall, AvAttr, CompletionQueue as _, CqAttr, Domain as _,
-    Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, PassiveEp as _, Provider, RmaCall,
-    SendKind,
+    self, AddressVector as _, AtomicCall, AvAttr, CompletionQueue as _, Copies, CqAttr,
+    Domain as _, Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, PassiveEp as _, Provider,
+    RmaCall, SendKind,
 };
 use ripstop_core::registry::{Registration, registry};
 use ripstop_core::{Address, FidToken, Info};
@@ -248,6 +248,7 @@ impl AnyDomain {
     forward! {
         objects => objects.domain;
         fn set_answer_timeout(time: Duration) -> ();
+        fn copies() -> Option<Copies>;
     }
 
     forward! {

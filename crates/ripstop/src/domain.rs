@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_core::provider::Copies;
 use ripstop_core::{Address, Info};
 use ripstop_types::{EpType, Errno};
 
@@ -186,6 +187,13 @@ impl Domain {
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.core().with(|table, _| table.len())
+    }
+
+    /// The ways that payloads of 8 KiB and more have taken since the domain was opened. `None` of a provider
+    /// that has only one (tcp).
+    #[must_use]
+    pub fn copies(&self) -> Option<Copies> {
+        self.core().domain.copies()
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

@@ -154,6 +154,7 @@ pub use listener::{Accept, Incoming, Listener};
 pub use message::{Completion, Peer, Remote, SendMsg, Source};
 pub use op::{Op, Outcome};
 pub use region::{Access, NotRegistered, Region};
+pub use ripstop_core::provider::{Copied, Copies};
 pub use ripstop_core::{Address, AddressError, Info};
 pub use ripstop_types::{AtomicOp, EpType, Errno, FiAddr, Flags, MsgOrder};
 pub use rma::WriteMsg;

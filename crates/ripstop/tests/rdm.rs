@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Side, inject, nobody_on, pair, pattern, rdm};
-use ripstop::{Errno, Operation, Progress, SendMsg, Source};
+use ripstop::{Copied, Errno, Operation, Progress, SendMsg, Source};
 
 const SIZES: [usize; 11] = [
     0,
@@ -271,6 +271,23 @@ fn a_refused_peer_is_an_error_that_names_it(on: &str) {
     assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
 }
 
+fn the_ways_of_long_payloads_are_counted(on: &str) {
+    let ((a, to_b), (b, to_a)) = pair(on, Progress::Background);
+    for len in [100, 8 << 10, 300_000] {
+        let send = a.send(pattern(len, 1), to_b);
+        let (outcome, _) = b.recv(vec![0; len], to_a).wait();
+        assert_eq!(outcome.unwrap().len, len);
+        send.wait().0.unwrap();
+    }
+    // Both sides are in this process, where nothing but the ring is taken.
+    let ring = a.domain().copies().map(|copies| copies.ring);
+    let expected = (on == "shm").then_some(Copied {
+        payloads: 2,
+        bytes: (8 << 10) + 300_000,
+    });
+    assert_eq!(ring, expected);
+}
+
 on_both! {
     every_size_with_the_library_s_thread,
     every_size_between_threads_that_drive_themselves,
@@ -284,4 +301,5 @@ on_both! {
     what_waits_for_room_can_be_cancelled,
     a_peer_of_another_domain_is_refused,
     a_refused_peer_is_an_error_that_names_it,
+    the_ways_of_long_payloads_are_counted,
 }

@@ -14,17 +14,18 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ripstop_core::fi_info;
-use ripstop_core::log::Subsys;
+use ripstop_core::fi_log;
+use ripstop_core::log::{Level, Subsys};
+use ripstop_core::provider::Copied;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{AddressProbe, Grant, PeerPollStatus};
 use ripstop_os::{AttachError, IoVec, IoVecMut, Process, Remote, Socket, clock};
 use ripstop_stream::{GetPieces, MAX_GETS, Payload};
 use ripstop_types::RmaIov;
 
+use crate::copies::{DomainCopies, Tally};
 use crate::copy_choice::{CopyChoice, CopyMode, Way};
 use crate::name::Name;
 use crate::params::NAME;
@@ -84,12 +85,12 @@ pub(crate) struct Attach {
     idle_poll_count: Option<u64>,
     /// When its process was last seen alive.
     alive_checked_at: Duration,
-    /// Shared by the domain's connections: a refusal is logged once for each domain.
-    refusal_logged: Arc<AtomicBool>,
+    /// What the domain's connections add to; a refusal is logged once for each domain.
+    copies: Arc<DomainCopies>,
     /// What attach and ring cost.
     pub(crate) choice: CopyChoice,
-    /// How many payloads were copied by attach, and their bytes in all.
-    copied: (u64, u64),
+    /// The payloads that were copied by attach.
+    copied: Tally,
     /// How many of them by their sender, too.
     joint: u64,
 }
@@ -132,7 +133,7 @@ impl Attach {
     pub(crate) fn new(
         poll_status: PeerPollStatus,
         mode: CopyMode,
-        refusal_logged: Arc<AtomicBool>,
+        copies: Arc<DomainCopies>,
     ) -> Option<Self> {
         Some(Self {
             probe: poll_status.address_probe()?,
@@ -144,9 +145,9 @@ impl Attach {
             assume_polling: MIN_ASSUME_POLLING,
             idle_poll_count: None,
             alive_checked_at: Duration::ZERO,
-            refusal_logged,
+            copies,
             choice: CopyChoice::new(mode),
-            copied: (0, 0),
+            copied: Tally::default(),
             joint: 0,
         })
     }
@@ -312,8 +313,7 @@ impl Attach {
 
     /// A payload was copied by attach; it took the time since `began`, if that was taken.
     fn note_copied(&mut self, len: usize, began: Option<Duration>) {
-        self.copied.0 += 1;
-        self.copied.1 += len as u64;
+        self.count(Copied::one(len as u64));
         if let Some(began) = began {
             self.choice.note_attach(len as u64, clock::now() - began);
         }
@@ -323,8 +323,10 @@ impl Attach {
     /// if they are equally long.
     fn note_got(&mut self, from: &[Payload], began: Option<Duration>) {
         let bytes: u64 = from.iter().map(|payload| payload.len).sum();
-        self.copied.0 += from.len() as u64;
-        self.copied.1 += bytes;
+        self.count(Copied {
+            payloads: from.len() as u64,
+            bytes,
+        });
         if let (Some(began), [first, others @ ..]) = (began, from)
             && others.iter().all(|other| other.len == first.len)
         {
@@ -335,16 +337,23 @@ impl Attach {
 
     /// A payload was copied part by part, by this side and the sender if it has `helped`.
     pub(crate) fn note_joint(&mut self, len: u64, elapsed: Duration, helped: bool) {
-        self.copied.0 += 1;
-        self.copied.1 += len;
+        self.count(Copied {
+            payloads: 1,
+            bytes: len,
+        });
         self.joint += u64::from(helped);
         self.choice.note_attach(len, elapsed);
     }
 
-    /// How many payloads were copied by attach, their bytes in all, and how many of them were copied by
-    /// their sender, too.
-    pub(crate) const fn copied(&self) -> (u64, u64, u64) {
-        (self.copied.0, self.copied.1, self.joint)
+    /// Counts payloads that were copied by attach.
+    fn count(&self, more: Copied) {
+        self.copied.add(more);
+        self.copies.attach.add(more);
+    }
+
+    /// The payloads that were copied by attach, and how many of them were copied by their sender, too.
+    pub(crate) fn copied(&self) -> (Copied, u64) {
+        (self.copied.read(), self.joint)
     }
 
     /// Attach does not work with this peer.
@@ -384,13 +393,18 @@ impl Attach {
 
     #[cold]
     fn log_refusal(&self, peer: Target<'_>, why: &str) -> Trial {
-        if !self.refusal_logged.swap(true, Ordering::Relaxed) {
-            fi_info!(
+        if self.copies.note_refusal() {
+            let level = match self.choice.is_attach_demanded() {
+                true => Level::Warn,
+                false => Level::Info,
+            };
+            fi_log!(
                 NAME,
+                level,
                 Subsys::EpData,
-                "{}: large reads and writes go through the memory shared with it, also while it \
-                 computes: {why}. Cross-memory attach needs the same user and namespaces, a \
-                 process that may be dumped, and kernel.yama.ptrace_scope=0 or CAP_SYS_PTRACE",
+                "{}: large payloads go through the ring, also while it computes: {why}. Cross-memory \
+                 attach needs the same user and namespaces, a process that may be dumped, and \
+                 kernel.yama.ptrace_scope=0 or CAP_SYS_PTRACE",
                 peer.name
             );
         }

@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use ripstop_core::provider::Copies;
+
 /// What the user wants (`FI_SHM_COPY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopyMode {
@@ -24,6 +26,10 @@ pub(crate) enum CopyMode {
 /// longer, up to the next; the last one has all that is longer.
 const MIN_EXPONENT: u32 = 13;
 const MAX_EXPONENT: u32 = 23;
+const _: () = assert!(
+    Copies::MIN_BYTES == 1 << MIN_EXPONENT,
+    "what may take another way is counted"
+);
 const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT + 1) as usize;
 
 /// The exponent of the length from which payloads are copied by attach before anything is known.
@@ -172,6 +178,11 @@ impl CopyChoice {
             _ => UNTIMED_ATTACHES,
         });
         left.is_none()
+    }
+
+    /// Whether the user demands that payloads are copied by attach.
+    pub(crate) fn is_attach_demanded(&self) -> bool {
+        self.mode == CopyMode::Attach
     }
 
     /// Payloads cannot be copied by attach, or not any more.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod copies;
 mod copy_choice;
 mod greeting;
 mod link;

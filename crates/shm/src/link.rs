@@ -18,6 +18,7 @@ use ripstop_stream::Link;
 use ripstop_types::{Errno, Result};
 
 use crate::attach::{Attach, Target};
+use crate::copies::{DomainCopies, Tally};
 use crate::copy_choice::CopyMode;
 use crate::name::Name;
 use crate::params::NAME;
@@ -87,6 +88,10 @@ struct Rings {
     attach: Option<Mutex<Attach>>,
     /// Copies to or from the ring that are not timed.
     copies_until_timed: AtomicU32,
+    /// What the domain's connections add to.
+    copies: Arc<DomainCopies>,
+    /// Long payloads that went from the caller's buffer to the ring at once.
+    sent_in_place: Tally,
     /// Keys of this side's regions that the peer has requested.
     requested_keys: Mutex<Vec<u64>>,
 }
@@ -142,8 +147,8 @@ pub(crate) struct Handshake {
     pub(crate) poll_status: Option<PeerPollStatus>,
     /// What cross-memory attach is used for, unless it is off here.
     pub(crate) attach: Option<CopyMode>,
-    /// The domain's flag that a refusal of attach was logged.
-    pub(crate) attach_refusal_logged: Arc<AtomicBool>,
+    /// What the domain's connections add to.
+    pub(crate) copies: Arc<DomainCopies>,
 }
 
 impl ShmLink {
@@ -471,16 +476,18 @@ impl Link for ShmLink {
             (handshake.halves, handshake.peer_status, handshake.peer)
         {
             let process = self.socket.peer_process().ok();
-            let logged = handshake.attach_refusal_logged;
+            let copies = handshake.copies;
             let attach = match (handshake.poll_status, handshake.attach) {
                 (Some(poll_status), Some(mode)) if is_other(&process) => {
-                    Attach::new(poll_status, mode, logged)
+                    Attach::new(poll_status, mode, Arc::clone(&copies))
                 }
                 _ => None,
             };
             self.rings.get_or_init(|| Rings {
                 attach: attach.map(Mutex::new),
                 copies_until_timed: AtomicU32::new(0),
+                copies,
+                sent_in_place: Tally::default(),
                 requested_keys: Mutex::default(),
                 writer,
                 reader,

@@ -1,7 +1,9 @@
 //! Parameters (`FI_SHM_*`), read once.
 
 use ripstop_core::log::Subsys;
+use ripstop_core::provider::Copies;
 use ripstop_core::{fi_warn, params};
+use ripstop_os::{AttachLimit, attach_limit};
 use ripstop_stream::{Defaults, Tunables};
 
 use crate::copy_choice::CopyMode;
@@ -69,6 +71,40 @@ impl Params {
     }
 }
 
+impl Params {
+    /// The way of long payloads on this machine, for `fi_info -v`. The trial of a connection may still find
+    /// that its peer's memory may not be reached.
+    #[must_use]
+    pub fn copy_remark(&self) -> String {
+        copy_remark(self.disable_cma, self.copy, attach_limit())
+    }
+}
+
+fn copy_remark(disable_cma: bool, copy: CopyMode, limit: Option<AttachLimit>) -> String {
+    let kib = Copies::MIN_BYTES >> 10;
+    match (copy, limit) {
+        _ if disable_cma => {
+            "payloads go through the ring: FI_SHM_DISABLE_CMA forbids cross-memory attach".to_owned()
+        }
+        (_, Some(limit)) => format!(
+            "payloads go through the ring: cross-memory attach is not permitted here, {limit}"
+        ),
+        (CopyMode::Ring, None) => {
+            "payloads go through the ring (FI_SHM_COPY=ring), but for writes to and reads from a peer \
+             that does not poll: those are copied by cross-memory attach, which is permitted here"
+                .to_owned()
+        }
+        (CopyMode::Attach, None) => format!(
+            "payloads of {kib} KiB and more are copied by cross-memory attach (FI_SHM_COPY=attach), \
+             which is permitted here"
+        ),
+        (CopyMode::Auto, None) => format!(
+            "payloads of {kib} KiB and more go through the ring or are copied by cross-memory attach, \
+             which is permitted here, whichever each connection measures to be faster (FI_SHM_COPY=auto)"
+        ),
+    }
+}
+
 /// The value of `FI_SHM_COPY`.
 fn copy_mode(value: &str) -> CopyMode {
     match value {
@@ -82,6 +118,26 @@ fn copy_mode(value: &str) -> CopyMode {
                 "FI_SHM_COPY={other} is not ring, attach or auto: taken as auto"
             );
             CopyMode::Auto
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_of_payloads_has_its_reason() {
+        let yama = Some(AttachLimit::Yama(1));
+        for (disabled, copy, limit, reason) in [
+            (true, CopyMode::Attach, None, "FI_SHM_DISABLE_CMA"),
+            (false, CopyMode::Attach, yama, "ptrace_scope is 1"),
+            (false, CopyMode::Ring, None, "FI_SHM_COPY=ring"),
+            (false, CopyMode::Attach, None, "FI_SHM_COPY=attach"),
+            (false, CopyMode::Auto, None, "FI_SHM_COPY=auto"),
+        ] {
+            let remark = copy_remark(disabled, copy, limit);
+            assert!(remark.contains(reason), "{remark}");
         }
     }
 }

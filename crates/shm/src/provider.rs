@@ -103,6 +103,10 @@ impl ProviderInfo for ShmProvider {
         }
         answer
     }
+
+    fn remarks(&self) -> Vec<String> {
+        vec![self.params.copy_remark()]
+    }
 }
 
 impl provider::Provider for ShmProvider {

@@ -3,16 +3,18 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, LazyLock};
 
-use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
+use ripstop_core::provider::Copies;
+use ripstop_core::{fi_info, fi_warn_sparse};
 use ripstop_mem::ring::{Grant, Grants, Layout, PollStatus, STATUS_PAGE_BYTES, SleepWord};
 use ripstop_os::{Interest, MemFd, barrier};
 use ripstop_stream::{ConnId, Readiness, ReadyLink};
 use ripstop_types::{Errno, Result};
 
+use crate::copies::DomainCopies;
 use crate::link::ShmLink;
 use crate::params::NAME;
 
@@ -34,8 +36,7 @@ pub struct ShmReadiness {
     sleep: SleepWord,
     grants: Grants,
     poll_status: PollStatus,
-    /// The log has a line that cross-memory attach is refused: one for each domain.
-    attach_refusal_logged: Arc<AtomicBool>,
+    copies: Arc<DomainCopies>,
     status_page: MemFd,
     /// The sleep word is odd: peers ring the doorbell for what they write.
     armed: bool,
@@ -69,9 +70,9 @@ impl ShmReadiness {
         status_page.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno))
     }
 
-    /// The flag that the domain's connections set when they log that attach is refused.
-    pub(crate) fn attach_refusal_logged(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.attach_refusal_logged)
+    /// What the domain's connections add to.
+    pub(crate) fn copies(&self) -> Arc<DomainCopies> {
+        Arc::clone(&self.copies)
     }
 
     /// Ring sizes of the next connection: the more there are, the smaller.
@@ -121,6 +122,16 @@ impl PolledLink {
     }
 }
 
+/// The domain closes: says which ways its long payloads have taken, if there were any.
+impl Drop for ShmReadiness {
+    fn drop(&mut self) {
+        let copies = self.copies.read();
+        if copies != Copies::default() {
+            fi_info!(NAME, Subsys::Domain, "{copies}");
+        }
+    }
+}
+
 /// A random number for the address probe: other processes have another one at the same address.
 fn address_token() -> u64 {
     RandomState::new().hash_one(ripstop_os::pid()).max(1)
@@ -167,7 +178,7 @@ impl Readiness<ShmLink> for ShmReadiness {
             grants: Grants::from_mapping(map.clone()).map_err(|_| Errno::EINVAL)?,
             poll_status: PollStatus::from_mapping(map.clone(), address_token())
                 .map_err(|_| Errno::EINVAL)?,
-            attach_refusal_logged: Arc::default(),
+            copies: Arc::default(),
             sleep: SleepWord::from_mapping(map).map_err(|_| Errno::EINVAL)?,
             status_page,
             armed: false,
@@ -260,6 +271,10 @@ impl Readiness<ShmLink> for ShmReadiness {
 
     fn have_polled(&mut self) {
         self.poll_status.count_poll();
+    }
+
+    fn copies(&self) -> Option<Copies> {
+        Some(self.copies.read())
     }
 
     fn disarm(&mut self) {

@@ -141,7 +141,7 @@ impl Transport for Shm {
         let status_page = readiness.status_page()?;
         link.with_handshake(|handshake| {
             handshake.halves = Some(halves);
-            handshake.attach_refusal_logged = readiness.attach_refusal_logged();
+            handshake.copies = readiness.copies();
             handshake.outgoing = vec![memory.into(), status_page];
         });
         let hello = Hello {
@@ -170,8 +170,7 @@ impl Transport for Shm {
             let halves = pair(memory, hello.layout, Side::Acceptor);
             let halves = halves.map_err(|error| refuse_greeting(from, &error.to_string()))?;
             (handshake.halves, handshake.peer_status) = (Some(halves), Some(peer_status));
-            (handshake.poll_status, handshake.attach_refusal_logged) =
-                (Some(poll_status), readiness.attach_refusal_logged());
+            (handshake.poll_status, handshake.copies) = (Some(poll_status), readiness.copies());
             handshake.peer = Some(hello.name.clone());
             handshake.layout = Some(hello.layout);
             Ok((hello.greeting, hello.name))

@@ -6,12 +6,14 @@
 mod common;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::ops::Deref;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{End, Other, bytes, info, open, pattern, safe};
+use common::{End, Other, Safe, bytes, info, open, pattern, safe};
 use ripstop_core::Address;
-use ripstop_core::provider::CompletionQueue as _;
+use ripstop_core::provider::{CompletionQueue as _, Copied, Copies, Domain as _};
 use ripstop_mem::{Parked, copy_out};
 use ripstop_types::{Errno, FiAddr, Threading};
 
@@ -27,14 +29,31 @@ const MANY: [usize; 12] = [
     20_000, 16_384, 16_384, 300_000, 9_000, 16_384, 70_000, 70_000, 8, 20_000, 20_000, 16_385,
 ];
 
+/// How often they are sent.
+const ROUNDS: usize = 20;
+
 /// The seed of the pattern of the first of those.
 const FIRST_SEED: usize = 10;
 
-type Here = End<common::Safe>;
+/// This side, with its domain.
+struct Here {
+    domain: Arc<Safe>,
+    end: End<Safe>,
+}
+
+impl Deref for Here {
+    type Target = End<Safe>;
+
+    fn deref(&self) -> &End<Safe> {
+        &self.end
+    }
+}
 
 fn here() -> Here {
     let info = info(None, Threading::Safe);
-    open(&safe(&info), &info)
+    let domain = safe(&info);
+    let end = open(&domain, &info);
+    Here { domain, end }
 }
 
 /// The sender, in another process.
@@ -71,6 +90,17 @@ impl Sender {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
         let said = lines.find_map(|line| Some(line.split_once(SAYS)?.1.to_owned()));
         said.expect("the sender answers")
+    }
+
+    /// The long payloads that it has sent through the ring.
+    fn through_the_ring(&mut self) -> Copied {
+        writeln!(self.orders, "ways").unwrap();
+        let answer = self.answer();
+        let (payloads, bytes) = answer.split_once(' ').unwrap();
+        Copied {
+            payloads: payloads.parse().unwrap(),
+            bytes: bytes.parse().unwrap(),
+        }
     }
 
     /// Has it do something; returns when that is done.
@@ -130,6 +160,11 @@ fn subprocess_sender() {
                 end = None;
                 copy_out(text.buf(), &vec![0xff; LONG]);
             }
+            ("ways", _) => {
+                let Copied { payloads, bytes } = domain.copies().unwrap().ring;
+                println!("\n{SAYS}{payloads} {bytes}");
+                continue;
+            }
             (other, _) => panic!("no order {other}"),
         }
         println!("\n{SAYS}{order}");
@@ -167,7 +202,7 @@ fn a_long_message_needs_nothing_more_of_its_sender() {
 fn many_messages_come_whole_and_in_order() {
     for copy in ["auto", "attach", "ring"] {
         let (here, mut sender) = connected(copy);
-        for round in 0..20 {
+        for round in 0..ROUNDS {
             let rooms = MANY.map(|len| Parked::park(vec![0; len]));
             // Some of them wait for their receives.
             let before = [MANY.len(), 0, 5][round % 3];
@@ -181,7 +216,20 @@ fn many_messages_come_whole_and_in_order() {
                 assert_eq!(bytes(room), pattern(len, seed), "{copy}: {len} bytes");
             }
         }
+        let attach = here.domain.copies().unwrap().attach;
+        all_are_counted(copy, sender.through_the_ring(), attach);
     }
+}
+
+/// Each long payload of [`MANY`] is counted for one way; by attach only those of a sender that permits it.
+fn all_are_counted(copy: &str, ring: Copied, attach: Copied) {
+    let long = MANY.iter().map(|len| *len as u64);
+    let long = long.filter(|len| *len >= Copies::MIN_BYTES);
+    let payloads = (ROUNDS * long.clone().count()) as u64;
+    let bytes = ROUNDS as u64 * long.sum::<u64>();
+    let ways = format!("{copy}: {ring} through the ring, {attach} by attach");
+    assert_eq!(ring + attach, Copied { payloads, bytes }, "{ways}");
+    assert_eq!(attach.payloads == 0, copy == "ring", "{ways}");
 }
 
 #[test]

@@ -21,6 +21,17 @@ macro_rules! log_info {
     };
 }
 
+macro_rules! log_debug {
+    ($transport:ident :: $subsys:ident, $($arg:tt)+) => {
+        ripstop_core::fi_log!(
+            <$transport as $crate::transport::Transport>::NAME,
+            ripstop_core::log::Level::Debug,
+            ripstop_core::log::Subsys::$subsys,
+            $($arg)+
+        )
+    };
+}
+
 macro_rules! log_warn_sparse {
     ($transport:ident :: $subsys:ident, $($arg:tt)+) => {
         log_by!(fi_warn_sparse, $transport::$subsys, $($arg)+)

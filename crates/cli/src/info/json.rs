@@ -9,23 +9,30 @@ use ripstop_types::Version;
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::{environment, why};
+use super::{environment, long, why};
 
 /// Prints one object: `interfaces`, `providers` with their reasons, and `parameters`.
 pub(super) fn print(args: &Args, registry: &Registry, request: &Request<'_>, infos: &[Info]) {
     let mut object = json!({
         "version": ripstop_capi::RELEASE,
         "api_version": Version::CURRENT.to_string(),
-        "interfaces": infos.iter().map(interface).collect::<Vec<_>>(),
+        "interfaces": infos.iter().map(|info| listed(registry, info)).collect::<Vec<_>>(),
     });
     if args.why {
         object["providers"] = answers(registry, request);
     }
     if args.shows_environment() {
-        let listed = environment::listed(args.getenv.as_deref());
-        object["parameters"] = listed.map(parameter).collect();
+        let parameters = environment::listed(args.getenv.as_deref());
+        object["parameters"] = parameters.map(parameter).collect();
     }
     println!("{object:#}");
+}
+
+/// An interface, with what its provider says beside the attributes.
+fn listed(registry: &Registry, info: &Info) -> Value {
+    let mut object = interface(info);
+    object["remarks"] = json!(long::remarks(registry, info));
+    object
 }
 
 fn answers(registry: &Registry, request: &Request<'_>) -> Value {

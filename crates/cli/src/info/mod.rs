@@ -10,7 +10,7 @@ mod why;
 use clap::Parser as _;
 use ripstop_core::Info;
 use ripstop_core::hints::Request;
-use ripstop_core::registry::NoInfo;
+use ripstop_core::registry::{NoInfo, Registry};
 use ripstop_types::{Errno, Version};
 
 use crate::exit::Told;
@@ -69,17 +69,17 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     let infos = found.map_err(|none| refused(args, &none))?;
     if !args.json && !args.why {
-        print(args, &infos);
+        print(args, registry, &infos);
     }
     Ok(())
 }
 
 /// What the options ask to see.
-fn print(args: &Args, infos: &[Info]) {
+fn print(args: &Args, registry: &Registry, infos: &[Info]) {
     if args.shows_environment() {
         environment::print(args.getenv.as_deref());
     } else if args.is_verbose() {
-        long::print(infos, args.info.as_deref());
+        long::print(registry, infos, args.info.as_deref());
     } else if args.list {
         short::print_providers(infos);
     } else {

@@ -34,6 +34,12 @@ pub trait ProviderInfo: Send + Sync + 'static {
 
     /// What it offers to a request, and why not more.
     fn getinfo(&self, request: &Request<'_>) -> Answer;
+
+    /// What a user should know of it on this machine that no attribute says, a sentence each
+    /// (`fi_info -v`).
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Refusals that are warned of at most.

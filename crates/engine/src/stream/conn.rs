@@ -21,6 +21,9 @@ pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
 /// Control messages that one plain write takes: those of as many payloads as are got by one call.
 pub const CONTROLS_AT_ONCE: usize = 8;
 
+/// The shortest payload in bytes that [`Conn::long_queued`] counts.
+pub const LONG_PAYLOAD_BYTES: u64 = 8 << 10;
+
 /// What is known of a connection when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnConfig {
@@ -115,6 +118,8 @@ pub struct Conn<B> {
     pub(super) front_sent: u64,
     pub(super) buffered: usize,
     pub(super) queued: u64,
+    /// Payloads of [`LONG_PAYLOAD_BYTES`] and more that were queued, and their bytes in all.
+    pub(super) long_queued: (u64, u64),
     pub(super) sent: u64,
     pub(super) dones: Ring<TxDone>,
     pub(super) acks: Ring<TxInfo>,
@@ -165,6 +170,7 @@ impl<B: Buffer> Conn<B> {
             front_sent: 0,
             buffered: 0,
             queued: 0,
+            long_queued: (0, 0),
             sent: 0,
             dones: Ring::new(),
             acks: Ring::new(),
@@ -284,6 +290,12 @@ impl<B: Buffer> Conn<B> {
     #[must_use]
     pub const fn buffered(&self) -> usize {
         self.buffered
+    }
+
+    /// How many payloads of [`LONG_PAYLOAD_BYTES`] and more were queued to be written, and their bytes in all.
+    #[must_use]
+    pub const fn long_queued(&self) -> (u64, u64) {
+        self.long_queued
     }
 
     /// Whether something waits to be written that needs no memory of the program.

@@ -4,7 +4,7 @@ use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::{BASE_LEN, Header, MAX_HEADER};
 
 use crate::id::SlotId;
-use crate::stream::conn::{Chunk, Conn, Segment, Source};
+use crate::stream::conn::{Chunk, Conn, LONG_PAYLOAD_BYTES, Segment, Source};
 use crate::stream::engine::Limits;
 use crate::stream::request::{TxDone, TxInfo};
 use crate::{Buffer, Iov};
@@ -71,6 +71,7 @@ impl<B: Buffer> Conn<B> {
         len: u64,
     ) -> Result<()> {
         self.reserve(1)?;
+        self.note_queued(len);
         self.queue_data(header, &Iov::<B>::EMPTY)?;
         self.put(Source::Slot(slot, 0), len, false)
     }
@@ -84,17 +85,27 @@ impl<B: Buffer> Conn<B> {
         len: u64,
     ) -> Result<()> {
         self.reserve(2)?;
+        self.note_queued(len);
         self.queue(buffered, None)?;
         self.put(Source::Slot(slot, at), len, false)
     }
 
     pub(super) fn queue_user<const N: usize>(&mut self, payload: &Iov<B, N>) -> Result<()> {
+        self.note_queued(payload.len());
         for segment in payload.segments() {
             if !segment.is_empty() {
                 self.put(Source::User(*segment), segment.len() as u64, false)?;
             }
         }
         Ok(())
+    }
+
+    /// A payload of `len` bytes that is not in the transmit buffer is queued.
+    const fn note_queued(&mut self, len: u64) {
+        if len >= LONG_PAYLOAD_BYTES {
+            let (payloads, bytes) = self.long_queued;
+            self.long_queued = (payloads.wrapping_add(1), bytes.wrapping_add(len));
+        }
     }
 
     /// Queues a run of bytes that is not in the transmit buffer, for which there is room.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ripstop_core::fi_info;
 use ripstop_core::log::Subsys;
+use ripstop_core::provider::{Copied, Copies};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, JointPayload, Window};
 use ripstop_stream::{Attached, DirectAccess, GetPieces, Got, Lent, Offer, Payload};
@@ -89,6 +90,9 @@ impl DirectAccess<ShmLink> for RingDirect {
             false => None,
         };
         rings.writer.unclaim();
+        if done.is_some() && place.len >= Copies::MIN_BYTES {
+            rings.copies.mapped.add(Copied::one(place.len));
+        }
         if !granted {
             windows.retain(|other| other != grant);
         }
@@ -236,23 +240,29 @@ impl DirectAccess<ShmLink> for RingDirect {
         Some(limit)
     }
 
-    fn end_gets(link: &ShmLink) {
+    fn end_gets(link: &ShmLink, queued: Copied) {
         let Some(rings) = link.rings.get() else {
             return;
         };
         rings.writer.end();
         joint::finish(link);
-        rings.with_attach(|attach| {
-            let (count, bytes, joint) = attach.copied();
-            if count > 0 {
-                fi_info!(
-                    NAME,
-                    Subsys::EpData,
-                    "{}: {count} payloads, {bytes} bytes in all, were copied by cross-memory attach, \
-                     {joint} of them by both sides",
-                    rings.peer
-                );
-            }
-        });
+        let (sent, mut copied) = (rings.sent_in_place.read() + queued, Default::default());
+        rings.copies.ring.add(sent);
+        rings.with_attach(|attach| copied = attach.copied());
+        let (copied, joint): (Copied, u64) = copied;
+        if sent.payloads + copied.payloads > 0 {
+            let (peer, kib) = (&rings.peer, Copies::MIN_BYTES >> 10);
+            fi_info!(
+                NAME,
+                Subsys::EpData,
+                "{peer}: payloads of {kib} KiB and more: {sent} were sent through the ring, {copied} \
+                 were copied by cross-memory attach, {joint} of them by both sides"
+            );
+        }
+    }
+
+    fn sent_in_place(link: &ShmLink) -> Copied {
+        let rings = link.rings.get();
+        rings.map_or_else(Copied::default, |rings| rings.sent_in_place.read())
     }
 }

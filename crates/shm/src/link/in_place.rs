@@ -1,11 +1,15 @@
 //! In-place I/O: payloads between the rings and the buffers of the caller.
 
+use ripstop_core::provider::{Copied, Copies};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
 use ripstop_stream::InPlace;
 use ripstop_types::{Errno, Result};
 
 use super::ShmLink;
+
+/// The shortest payload that is counted, with the shortest header.
+const MIN_LONG_BYTES: usize = Copies::MIN_BYTES as usize + 16;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -24,6 +28,12 @@ impl InPlace<ShmLink> for RingInPlace {
         match link.rings.get() {
             Some(rings) => {
                 let count = rings.writer.write_message(header, header_len, payload);
+                // What is written in part is queued, and counted there.
+                if let Ok(written @ MIN_LONG_BYTES..) = count
+                    && written == header_len + payload.len()
+                {
+                    rings.sent_in_place.add(Copied::one(payload.len() as u64));
+                }
                 link.after_write(rings, count)
             }
             None => Err(Errno::EAGAIN),

@@ -81,6 +81,20 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             Sharing::Part(part) if mapped && part.len() == memory.len() => Some(part.clone()),
             _ => looked.and_then(|looked| domain.find(looked.memory)),
         };
+        if DirectOf::<T>::SUPPORTED
+            && looked.is_none()
+            && part.is_none()
+            && access != Access::default()
+        {
+            log_debug!(
+                T::Mr,
+                "peers do not map the region of {} bytes at {:#x}: for that it has to be of one piece of \
+                 {MIN_SHARED_BYTES} bytes or more, for remote reads and writes, of a domain with \
+                 FI_MR_ALLOCATED or FI_MR_BASIC",
+                memory.len(),
+                memory.addr()
+            );
+        }
         let id = if access == Access::default() {
             None
         } else {
@@ -118,7 +132,16 @@ impl<T: Transport, K: Mode> Domain<T, K> {
     #[cold]
     fn find(&self, memory: UserBuf) -> Option<Shareable> {
         let mut finder = self.inner.finder.lock();
-        match finder.backings.find(memory) {
+        let (len, addr) = (memory.len(), memory.addr());
+        let found = finder.backings.find(memory);
+        match &found {
+            Ok(_) => log_debug!(T::Mr, "peers map the region of {len} bytes at {addr:#x}"),
+            Err(why) => log_debug!(
+                T::Mr,
+                "peers do not map the region of {len} bytes at {addr:#x}: {why}"
+            ),
+        }
+        match found {
             Ok(part) => return Some(part),
             Err(Unfit::NoMemfd) => {}
             Err(why) if !finder.told => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ripstop_core::lock::{Serial, Shared};
 use ripstop_core::provider::{
-    self, AvAttr, CollLimit, CounterAttr, CqAttr, MrAttr, Token, Work, WorkOp,
+    self, AvAttr, CollLimit, Copies, CounterAttr, CqAttr, MrAttr, Token, Work, WorkOp,
 };
 use ripstop_core::{EventQueue, FabricAttr, Info, RxAttr, TxAttr};
 use ripstop_engine::stream::MAX_ATOMIC;
@@ -158,6 +158,10 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
 
     fn set_answer_timeout(&self, time: Duration) {
         self.lock().answer_timeout = time;
+    }
+
+    fn copies(&self) -> Option<Copies> {
+        self.lock().copies()
     }
 
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {

@@ -209,7 +209,7 @@ impl<T: Transport> State<T> {
         self.remove_active(id);
         let link = self.connections.get(id).and_then(|c| c.link.as_ref());
         if let Some(link) = link {
-            DirectOf::<T>::end_gets(link);
+            DirectOf::<T>::end_gets(link, self.long_queued(id));
         }
         self.joint_gets.retain(|joint| joint.id != id);
         self.timed_payload.take_if(|timed| timed.id == id);

@@ -4,6 +4,7 @@ pub(crate) mod accepting;
 pub(crate) mod active;
 pub(crate) mod by_id;
 pub(crate) mod connection;
+mod copies;
 pub(crate) mod copy_timing;
 pub(crate) mod ep;
 pub(crate) mod fast_path;

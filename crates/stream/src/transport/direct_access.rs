@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use ripstop_core::provider::Copied;
 use ripstop_engine::IOV_LIMIT;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, JointPayload, Window};
@@ -128,8 +129,15 @@ pub trait DirectAccess<L>: Debug + 'static {
 
     /// This side ends the connection: what the peer gets from its memory from now on is of no use.
     /// Called before any buffer that the peer may be about to get is given back. Waits for parts that the
-    /// peer is copying to buffers of this side.
-    fn end_gets(_link: &L) {}
+    /// peer is copying to buffers of this side. `queued` are the long payloads that were queued to be written
+    /// to the link.
+    fn end_gets(_link: &L, _queued: Copied) {}
+
+    /// The payloads of [`Copies::MIN_BYTES`](ripstop_core::provider::Copies::MIN_BYTES) and more that were sent
+    /// in place.
+    fn sent_in_place(_link: &L) -> Copied {
+        Copied::default()
+    }
 }
 
 /// Not supported.

@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use ripstop_core::provider::Copies;
 use ripstop_engine::id::ConnId;
 use ripstop_mem::ring::Grant;
 use ripstop_os::Interest;
@@ -74,6 +75,12 @@ pub trait Readiness<L>: Debug + Send + Sized + 'static {
     /// Links were polled: peers that might access a region by its address
     /// ([`DirectAccess::attach`](crate::DirectAccess::attach)) see that this side makes progress.
     fn have_polled(&mut self) {}
+
+    /// The ways that long payloads have taken, where there is more than one; by the stream those of connections
+    /// that have ended.
+    fn copies(&self) -> Option<Copies> {
+        None
+    }
 }
 
 /// A link that has what it is polled for.

@@ -1,0 +1,56 @@
+//! Counts of the ways that long payloads take: [`DomainCopies`] of a domain, which all of its connections
+//! add to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ripstop_core::provider::{Copied, Copies};
+
+/// Payloads of one way. Counted under the domain's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    payloads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn add(&self, more: Copied) {
+        self.payloads.fetch_add(more.payloads, Ordering::Relaxed);
+        self.bytes.fetch_add(more.bytes, Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    pub(crate) fn read(&self) -> Copied {
+        Copied {
+            payloads: self.payloads.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What the connections of one domain have copied.
+#[derive(Debug, Default)]
+pub(crate) struct DomainCopies {
+    /// Of connections that have ended.
+    pub(crate) ring: Tally,
+    pub(crate) attach: Tally,
+    pub(crate) mapped: Tally,
+    attach_refused: AtomicU64,
+}
+
+impl DomainCopies {
+    /// A connection whose peer may not be reached by attach. Returns whether it is the first one of the
+    /// domain, of which the log has a line.
+    pub(crate) fn note_refusal(&self) -> bool {
+        self.attach_refused.fetch_add(1, Ordering::Relaxed) == 0
+    }
+
+    /// What was counted so far.
+    pub(crate) fn read(&self) -> Copies {
+        Copies {
+            ring: self.ring.read(),
+            attach: self.attach.read(),
+            mapped: self.mapped.read(),
+            attach_refused: self.attach_refused.load(Ordering::Relaxed),
+        }
+    }
+}

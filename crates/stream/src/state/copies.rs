@@ -1,0 +1,38 @@
+//! Which ways the long payloads of a domain have taken.
+
+use ripstop_core::provider::{Copied, Copies};
+use ripstop_engine::id::ConnId;
+use ripstop_engine::stream::LONG_PAYLOAD_BYTES;
+
+use crate::state::State;
+use crate::transport::direct_access::DirectAccess as _;
+use crate::transport::in_place::InPlace as _;
+use crate::transport::readiness::Readiness as _;
+use crate::transport::{DirectOf, InPlaceOf, Transport};
+
+const _: () = assert!(
+    LONG_PAYLOAD_BYTES == Copies::MIN_BYTES,
+    "the engine counts the same payloads"
+);
+
+impl<T: Transport> State<T> {
+    /// The long payloads that were queued to be written to a connection.
+    pub(crate) fn long_queued(&self, id: ConnId) -> Copied {
+        let conn = self.engine.conn(id);
+        let (payloads, bytes) = conn.map_or((0, 0), |conn| conn.long_queued());
+        Copied { payloads, bytes }
+    }
+
+    /// What [`Domain::copies`](ripstop_core::provider::Domain::copies) returns.
+    pub(crate) fn copies(&self) -> Option<Copies> {
+        let mut copies = self.readiness.copies()?;
+        for id in self.connections.ids() {
+            let link = self.connections.get(id).and_then(|c| c.link.as_ref());
+            if let Some(link) = link.filter(|link| InPlaceOf::<T>::applies(link)) {
+                let sent = self.long_queued(id) + DirectOf::<T>::sent_in_place(link);
+                copies.ring = copies.ring + sent;
+            }
+        }
+        Some(copies)
+    }
+}
