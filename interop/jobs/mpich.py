@@ -101,13 +101,16 @@ def tests(module, ranks):
     return suite_run(["-i", rf"^test_{module}\.py$"], ranks, 600)
 
 
-def suite_run(options, ranks, seconds, provider="tcp", spawns=False):
-    """A case: mpi4py's tests with these options; without any, all of them."""
+def suite_run(options, ranks, seconds, provider="tcp", spawns=False, before=(), **settings):
+    """A case: mpi4py's tests with these options; without any, all of them.
+
+    They are started by the command that is given before them, with these variables.
+    """
 
     def body(bench):
         skipped = [word for pattern in SKIPPED for word in ("-x", pattern)]
         command = [venv / "bin" / "python3", suite / "main.py", *options, *skipped]
-        said = launch(bench, ranks, command, seconds, provider, spawns)
+        said = launch(bench, ranks, [*before, *command], seconds, provider, spawns, name=command[0].name, **settings)
         # The ranks' lines may run into each other.
         ran = [int(count) for count in re.findall(r"Ran (\d+) tests? in", said)]
         if len(ran) != ranks or not all(ran) or "FAILED" in said:
@@ -116,14 +119,19 @@ def suite_run(options, ranks, seconds, provider="tcp", spawns=False):
     return body
 
 
-def own(name, ranks, arguments, provider="tcp", before=()):
-    """A case: one of our programs, which is started by the command that is given before it."""
+def own(name, ranks, arguments, provider="tcp", before=(), said=None, **settings):
+    """A case: one of our programs, which is started by the command that is given before it, with these variables.
+
+    What it prints is added to the list `said`.
+    """
 
     def body(bench):
         command = [bench.scratch / f"{name}-mpich", *arguments]
-        said = launch(bench, ranks, [*before, *command], 600, provider, name=command[0].name)
-        if not re.search(r"ranks, .* are right$", said, re.M):
+        text = launch(bench, ranks, [*before, *command], 600, provider, name=command[0].name, **settings)
+        if not re.search(r"ranks, .* are right$", text, re.M):
             raise Failed("the program did not reach its end")
+        if said is not None:
+            said.append(text)
 
     return body
 

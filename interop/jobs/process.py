@@ -22,6 +22,12 @@ LOGGED |= {f"{provider}/{what}": reason for provider in PROVIDERS for what, reas
     ("full-disk", "free room in /dev/shm"), ("seccomp-eventfd", "eventfd2.*allow that call"),
     ("seccomp-epoll", "epoll_create1.*allow that call"))}
 
+# The ways that long payloads take there, by the log (level info) of the two processes: a line of each.
+RING_ONLY = r"0 \(0 bytes\) were copied by cross-memory attach, .* attach is refused: 1$"
+BOTH_WAYS = r"[1-9]\d* \(\d+ bytes\) were copied by cross-memory attach, .* attach is refused: 0$"
+WAYS = {"shm/seccomp-attach": (RING_ONLY, BOTH_WAYS), "shm/seccomp-attach-both": (RING_ONLY, RING_ONLY)}
+REFUSED = r"<info> .*the memory of that process may not be reached from here.*kernel\.yama\.ptrace_scope"
+
 PROGRAMS = ("reload", "forks", "signals", "limits", "large", "network", "many", "patience", "collect")
 SKIPPED = 77
 
@@ -42,6 +48,8 @@ def cases():
                 add("signals", provider, wait, progress)
         for limit in LIMITS:
             add("limits", provider, limit)
+        if provider == "shm":
+            add("limits", provider, "seccomp-attach-both")
         add("patience", provider, "answer")
         for members in ("7", "16", "33"):
             add("collect", provider, members)
@@ -88,14 +96,29 @@ def reload(what):
     return body
 
 
+def require_ways(said, ways):
+    """Each process says which ways its payloads have taken, and each that is refused one says why."""
+    lines = re.findall(r"^.*<info> .*were copied by cross-memory attach, .* attach is refused: .*$", said, re.M)
+    for way in set(ways):
+        found = sum(bool(re.search(way, line)) for line in lines)
+        if found != ways.count(way):
+            raise Failed(f"{found} lines of the log match '{way}', not {ways.count(way)}")
+    refused = len(re.findall(REFUSED, said))
+    if refused != ways.count(RING_ONLY):
+        raise Failed(f"{refused} lines of the log say why attach is refused, not {ways.count(RING_ONLY)}")
+
+
 def run(program, provider, what, *more):
     """A case: the program ends well, with the library under test."""
 
     def body(bench):
         witness = Witness(bench)
-        environment = bench.environment(**witness.environment)
+        ways = WAYS.get(f"{provider}/{what}", ())
+        told = {"FI_LOG_LEVEL": "info"} if ways else {}
+        environment = bench.environment(**witness.environment, **told)
         done = bench.run([bench.scratch / program, provider, what, *more], 90, environment)
         judged(done)
+        require_ways(done.output, ways)
         reason = LOGGED.get(f"{provider}/{what}")
         if reason and not re.search(f"<warn> .*{reason}", done.output):
             raise Failed(f"no line of the log says what to do: nothing with '{reason}'")

@@ -9,7 +9,8 @@
  * LIMIT: `full-disk` there is no room in /dev/shm; `seccomp-eventfd` and `seccomp-epoll`: eventfd2 and epoll_create1 are
  * not allowed, so nothing can be waited for, and fi_domain says so; `few-files` few descriptors, when everything is opened and while peers come, and then as many as are needed;
  * `memlock` nothing may be locked; `file-size` no file may have a page; `no-proc` nothing is mounted on /proc;
- * `seccomp-attach` process_vm_readv, process_vm_writev and membarrier are not allowed (EPERM), `seccomp-memory`
+ * `seccomp-attach` process_vm_readv, process_vm_writev and membarrier are not allowed (EPERM), `seccomp-attach-both` nor
+ * are they to the peer; `seccomp-memory`
  * memfd_create is not there, `seccomp-old` nothing is there that old kernels lack (ENOSYS); `user` the peer is another
  * user.
  */
@@ -29,8 +30,12 @@
 
 static struct board {
 	volatile int ready[PEERS + 1], done;
+	/* Whose turn it is to write and read the other's memory, once that is exposed. */
+	volatile int turn;
 	struct name name[PEERS + 1];
-	uint64_t key, base;
+	struct {
+		uint64_t key, base;
+	} exposed[2];
 } *board;
 
 static struct want want;
@@ -89,7 +94,7 @@ static void impose(const char *limit)
 		SYS_pidfd_send_signal, 441 /* epoll_pwait2 */, SYS_openat2, 436 /* close_range */, SYS_statx,
 		SYS_copy_file_range, SYS_getrandom };
 
-	if (!strcmp(limit, "seccomp-attach"))
+	if (!strncmp(limit, "seccomp-attach", 14))
 		forbid(attach, 3, EPERM);
 	else if (!strcmp(limit, "seccomp-memory"))
 		forbid(memory, 1, EPERM);
@@ -119,7 +124,7 @@ static void impose(const char *limit)
 /* Messages of all sizes both ways, and writes and reads of remote memory, of an end that passes its target region. */
 static void exchange(struct end *end, fi_addr_t to, unsigned me, unsigned other)
 {
-	static const size_t sizes[] = { 0, 8, 100, 5000, 100000, 3000000 };
+	static const size_t sizes[] = { 0, 8, 100, 5000, 9000, 16384, 100000, 300000, 3000000 };
 
 	for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		if (me < other) {
@@ -135,19 +140,21 @@ static void exchange(struct end *end, fi_addr_t to, unsigned me, unsigned other)
 #define REGION (4u << 20)
 
 static unsigned char *region;
-static struct fid_mr *expose(struct end *end)
+static struct fid_mr *expose(struct end *end, int me)
 {
 	struct fid_mr *mr;
 
 	region = calloc(1, REGION);
 	check(fi_mr_reg(end->domain, region, REGION, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr, NULL), "fi_mr_reg");
-	board->key = fi_mr_key(mr);
-	board->base = end->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)region : 0;
+	board->exposed[me].key = fi_mr_key(mr);
+	board->exposed[me].base = end->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)region : 0;
 	return mr;
 }
 
-static void reach(struct end *end, fi_addr_t to)
+/* Writes and reads memory of process `other`, which polls or computes meanwhile. */
+static void reach(struct end *end, fi_addr_t to, int other)
 {
+	uint64_t key = board->exposed[other].key, base = board->exposed[other].base;
 	unsigned char *local = malloc(REGION), *back = calloc(1, REGION);
 	struct fi_context2 context;
 	struct fi_cq_tagged_entry entry;
@@ -157,10 +164,10 @@ static void reach(struct end *end, fi_addr_t to)
 		size_t len = round % 2 ? REGION : 20000;
 
 		fill(local, 9, round, len);
-		POST(end, fi_write(end->ep, local, len, NULL, to, board->base, board->key, &context));
+		POST(end, fi_write(end->ep, local, len, NULL, to, base, key, &context));
 		if ((n = complete(end, &entry, 30)) != 1)
 			fail("fi_write: %s", fi_strerror(-n));
-		POST(end, fi_read(end->ep, back, len, NULL, to, board->base, board->key, &context));
+		POST(end, fi_read(end->ep, back, len, NULL, to, base, key, &context));
 		if ((n = complete(end, &entry, 30)) != 1)
 			fail("fi_read: %s", fi_strerror(-n));
 		verify(back, 9, round, len);
@@ -217,15 +224,27 @@ static void share_on_full_disk(struct end *end)
 		fail("unlink: %s", strerror(errno));
 }
 
+/* Makes progress for the other process until that has said `value`. */
+static void serve_until(struct end *end, volatile int *word, int value)
+{
+	struct fi_cq_tagged_entry entry;
+
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < value)
+		if (poll_one(end, &entry))
+			fail("a completion nobody waits for");
+}
+
 /* The other process, without a limit: it exchanges the same with us, in the order it was started. */
-static void be_free(int number)
+static void be_free(int number, const char *limit)
 {
 	struct end end;
 	struct fid_mr *mr;
 	fi_addr_t to;
 
+	if (!strcmp(limit, "seccomp-attach-both"))
+		impose(limit);
 	open_end(&want, &end);
-	mr = expose(&end);
+	mr = expose(&end, number);
 	name_of(&end, &board->name[number]);
 	say(&board->ready[number], 1);
 	await_word(&board->ready[0], 1, "the name of the limited process");
@@ -241,12 +260,10 @@ static void be_free(int number)
 		if (poll_one(&end, &entry))
 			fail("a completion nobody waits for");
 	}
-	while (!__atomic_load_n(&board->done, __ATOMIC_ACQUIRE)) {
-		struct fi_cq_tagged_entry entry;
-
-		if (poll_one(&end, &entry))
-			fail("a completion nobody waits for");
-	}
+	serve_until(&end, &board->turn, 1);
+	reach(&end, to, 0);
+	say(&board->turn, 2);
+	serve_until(&end, &board->done, 1);
 	check(fi_close(&mr->fid), "fi_close of the region");
 	close_end(&end);
 	_exit(0);
@@ -255,6 +272,7 @@ static void be_free(int number)
 static void be_limited(const char *limit)
 {
 	struct end end;
+	struct fid_mr *mr;
 	fi_addr_t to;
 	const char *at;
 	int refusal;
@@ -276,14 +294,18 @@ static void be_limited(const char *limit)
 		_exit(0);
 	}
 	open_end(&want, &end);
+	mr = expose(&end, 0);
 	name_of(&end, &board->name[0]);
 	to = meet(&end, &board->name[1]);
 	say(&board->ready[0], 1);
 	exchange(&end, to, 0, 1);
-	reach(&end, to);
+	reach(&end, to, 1);
+	say(&board->turn, 1);
+	serve_until(&end, &board->turn, 2);
 	if (!strcmp(limit, "full-disk"))
 		share_on_full_disk(&end);
 	say(&board->done, 1);
+	check(fi_close(&mr->fid), "fi_close of the region");
 	close_end(&end);
 	_exit(0);
 }
@@ -510,7 +532,7 @@ int main(int argc, char **argv)
 	} else {
 		peer = spawn("peer");
 		if (!peer)
-			be_free(1);
+			be_free(1, argv[2]);
 		pid = spawn("limited");
 		if (!pid)
 			be_limited(argv[2]);

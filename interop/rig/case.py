@@ -35,7 +35,9 @@ class Case:
 class Bench:
     """Where cases run: the library under test, a folder to keep things, one to throw away, and the log of the case."""
 
-    def __init__(self, kept, library):
+    def __init__(self, kept, library, settings=None):
+        # What each program has in its environment, besides what its case says.
+        self.settings = dict(settings or {})
         self.kept = Path(kept).resolve()
         self.library = library
         self.logs = self.kept / "logs"
@@ -61,7 +63,8 @@ class Bench:
 
     def environment(self, library=None, **more):
         """The environment of a program that loads `library`: the one under test if not said."""
-        return process.clean_environment() | {"LD_LIBRARY_PATH": str((library or self.library).staged)} | more
+        found = {"LD_LIBRARY_PATH": str((library or self.library).staged)}
+        return process.clean_environment() | self.settings | found | more
 
     def run(self, command, seconds, environment, beside=()):
         """Runs a program to its end, for `seconds` at most; what it printed goes to the log too.

@@ -78,12 +78,23 @@ pub(crate) struct Options {
     /// Test the libfabric.so.1 in this folder instead of target/dist.
     #[arg(long, value_name = "DIR")]
     lib: Option<PathBuf>,
+    /// A variable of the library for every test, such as FI_SHM_COPY=ring; may be given several times. All others
+    /// of the library are taken out of the environment.
+    #[arg(long = "env", value_name = "FI_NAME=VALUE", value_parser = setting)]
+    settings: Vec<(String, String)>,
     /// Seconds that each test may take.
     #[arg(long, value_name = "S", default_value_t = 60)]
     timeout: u64,
     /// Minutes that each set may take.
     #[arg(long, value_name = "M", default_value_t = 120)]
     minutes: u64,
+}
+
+/// A variable of the library and its value.
+fn setting(text: &str) -> anyhow::Result<(String, String)> {
+    let (name, value) = text.split_once('=').unwrap_or_default();
+    ensure!(name.starts_with("FI_"), "{text} is not FI_NAME=VALUE");
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Runs the sets; `true` when everything is as the list says.
@@ -184,6 +195,7 @@ impl Bench<'_> {
             }
         }
         command
+            .envs(self.options.settings.iter().cloned())
             .env("PATH", env::join_paths(path)?)
             .env("LD_LIBRARY_PATH", self.folder.join("lib"))
             .env(MARK, &self.mark);

@@ -318,9 +318,15 @@ const SANITIZED_PROVIDERS: [&str; 2] = ["tcp", "shm"];
 /// process has a progress thread, and its program calls from one thread.
 const APART: &str = "domain-auto";
 
+/// The ways of long payloads that shm chooses from: each is tried alone too (`FI_SHM_COPY`).
+const COPY_WAYS: [&str; 2] = ["ring", "attach"];
+
+/// The cases of the suite in which the way of a payload matters.
+const COPYING_CASES: [&str; 4] = ["fi_msg", "fi_tagged", "fi_rma", "fi_atomic"];
+
 /// The suite on each provider of our library, through the C interface and on the Rust object
 /// model, at both kinds of threading level; and through the C interface with each side of a case in
-/// a process of its own.
+/// a process of its own, a part of that for each way of long payloads.
 fn conformance(ws: &Workspace) -> Plan {
     let Some(package) = ws.package("conformance") else {
         return Plan::Broken("crates/conformance is not there".to_owned());
@@ -347,6 +353,19 @@ fn conformance(ws: &Workspace) -> Plan {
         let arguments = ["--provider", provider, "--threading", APART, "--apart"];
         let mut apart = suite(ws, &package.name, &arguments);
         apart.arg("--lib").arg(&library);
+        steps.push(Step {
+            command: apart,
+            voice: Voice::Script,
+            seeds: Vec::new(),
+        });
+    }
+    for way in COPY_WAYS {
+        let arguments = ["--provider", "shm", "--threading", APART, "--apart"];
+        let mut apart = suite(ws, &package.name, &arguments);
+        apart.arg("--lib").arg(&library).env("FI_SHM_COPY", way);
+        for cases in COPYING_CASES {
+            apart.args(["--filter", cases]);
+        }
         steps.push(Step {
             command: apart,
             voice: Voice::Script,
