@@ -310,10 +310,6 @@ fn rustdoc(ws: &Workspace) -> Command {
 /// The providers that the common suite tries.
 const PROVIDERS: [&str; 3] = ["tcp", "shm", "lnx"];
 
-/// Those of them that it tries with the address sanitizer: lnx has no code of its own that the
-/// sanitizer would see.
-const SANITIZED_PROVIDERS: [&str; 2] = ["tcp", "shm"];
-
 /// The level at which the suite tries sides in several processes, which is one of its own: each
 /// process has a progress thread, and its program calls from one thread.
 const APART: &str = "domain-auto";
@@ -416,7 +412,7 @@ fn asan(ws: &Workspace) -> Plan {
         step(cargo(ws, "xtask dist --asan"), Voice::Status),
         seeded_step(tests),
     ];
-    for provider in SANITIZED_PROVIDERS {
+    for provider in PROVIDERS {
         let mut command = suite(ws, conformance, &["--provider", provider, "--lib"]);
         command.arg(dist::sanitized(ws));
         sanitizer::instrument(ws, &mut command).env("ASAN_OPTIONS", sanitizer::FOR_SUITE);
