@@ -8,8 +8,8 @@ use ripstop_types::{Errno, Result};
 
 use super::ShmLink;
 
-/// The shortest payload that is counted, with the shortest header.
-const MIN_LONG_BYTES: usize = Copies::MIN_BYTES as usize + 16;
+/// The shortest payload that is counted.
+const MIN_LONG_BYTES: usize = Copies::MIN_BYTES as usize;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -31,6 +31,7 @@ impl InPlace<ShmLink> for RingInPlace {
                 // What is written in part is queued, and counted there.
                 if let Ok(written @ MIN_LONG_BYTES..) = count
                     && written == header_len + payload.len()
+                    && payload.len() >= MIN_LONG_BYTES
                 {
                     rings.sent_in_place.add(Copied::one(payload.len() as u64));
                 }
