@@ -6,17 +6,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use ripstop_core::hints::Request;
+use anyhow::{Context as _, Result, bail, ensure};
+use ripstop_core::Info;
 use ripstop_core::provider::{
-    AddressVector as _, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint as _, Fabric as _,
-    MemoryRegion as _, MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
+    AddressVector as _, CompletionQueue, Domain, Endpoint as _, Fabric as _, MemoryRegion as _,
+    MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
 };
-use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info};
 use ripstop_foreign::{ForeignProvider, Library};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
-use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, Version};
+use ripstop_types::{Errno, FiAddr, Flags, RmaIov};
 
+use crate::open::{Opened, find};
 use crate::operation::Operation;
 
 /// Bytes of a message.
@@ -39,7 +39,11 @@ const PATIENCE: u32 = 1_000_000;
 /// What the library says; a message that does not arrive.
 pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u32) -> Result<()> {
     let provider = ForeignProvider::new(Library::open(lib)?, provider);
-    let info = find(&provider, operation)?;
+    let more = match operation {
+        Operation::WriteMessage => Flags::RMA,
+        _ => Flags::empty(),
+    };
+    let info = find(&provider, more)?;
     let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
     let domain = fabric.serial_domain(&info).context("fi_domain")?;
     let mut both = Both::open(&domain, &info)?;
@@ -65,38 +69,6 @@ pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u3
     }
     println!("{}", both.late);
     Ok(())
-}
-
-fn find<P: Provider>(provider: &P, operation: Operation) -> Result<Info> {
-    let more = match operation {
-        Operation::WriteMessage => Flags::RMA,
-        _ => Flags::empty(),
-    };
-    let hints = Hints {
-        caps: Flags::MSG | Flags::TAGGED | more,
-        ep: Some(EpAttr {
-            ep_type: EpType::Rdm,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            threading: Threading::Domain,
-            control_progress: Progress::Manual,
-            progress: Progress::Manual,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let mut request = Request {
-        version: Version::CURRENT,
-        hints: Some(&hints),
-        ..Request::default()
-    };
-    if matches!(provider.name(), "tcp" | "udp") {
-        (request.node, request.flags) = (Some("127.0.0.1"), Flags::SOURCE);
-    }
-    let answer = provider.getinfo(&request);
-    let first = answer.infos.into_iter().next();
-    first.ok_or_else(|| anyhow!("fi_getinfo: {:?}", answer.refusals))
 }
 
 struct Side<D: Domain> {
@@ -127,17 +99,7 @@ fn part(memory: UserBuf, from: usize, len: usize) -> Result<UserBuf> {
 
 impl<D: Domain> Both<D> {
     fn open(domain: &Arc<D>, info: &Info) -> Result<Self> {
-        let open = || -> Result<_> {
-            let cq = domain.cq(&CqAttr::default()).context("fi_cq_open")?;
-            let av = domain.av(&AvAttr::default()).context("fi_av_open")?;
-            let ep = domain.endpoint(info, FidToken::NONE);
-            let ep = ep.context("fi_endpoint")?;
-            ep.bind_cq(&cq, Flags::SEND | Flags::RECV)
-                .context("fi_ep_bind")?;
-            ep.bind_av(&av).context("fi_ep_bind")?;
-            ep.enable().context("fi_enable")?;
-            Ok((ep, cq, av))
-        };
+        let open = || Opened::new(domain, info).map(|Opened { ep, cq, av }| (ep, cq, av));
         let ((ep_a, cq_a, av_a), (ep_b, cq_b, av_b)) = (open()?, open()?);
         let (addr_a, addr_b) = (ep_a.name()?, ep_b.name()?);
         let side = |ep, cq, peer| Side { ep, cq, peer };

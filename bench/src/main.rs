@@ -15,7 +15,14 @@ mod client;
 mod compare;
 mod count;
 mod fresh;
+mod machine;
+mod open;
 mod operation;
+mod plot;
+mod progress;
+mod saved;
+mod subject;
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

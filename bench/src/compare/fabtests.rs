@@ -10,8 +10,8 @@ use ripstop_cli::perf::{choose_cores, digits};
 
 use super::Options;
 use super::samples::Spread;
-use super::table::table;
 use crate::existing;
+use crate::table::table;
 
 /// A program, its options, and the direction that is good.
 const PROGRAMS: [(&str, &[&str]); 4] = [

@@ -6,9 +6,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use ripstop_cli::perf::{Kind, size};
+
+use crate::saved;
 
 mod fabtests;
 mod plot;
@@ -109,12 +111,11 @@ impl Tests {
 /// When something cannot be measured, read or written.
 pub(crate) fn main(options: &Options) -> Result<bool> {
     let record = match options.join.split_first() {
-        Some((first, rest)) => joined(first, rest)?,
+        Some((first, rest)) => saved::join(first, rest, samples::Record::merge)?,
         None => run::measure(options)?,
     };
     if let Some(path) = &options.save {
-        let text = serde_json::to_string(&record)?;
-        std::fs::write(path, text).with_context(|| path.display().to_string())?;
+        saved::save(&record, path)?;
     }
     let verdicts = targets::verdicts(&record);
     if options.json {
@@ -135,26 +136,4 @@ pub(crate) fn main(options: &Options) -> Result<bool> {
         fabtests::print(dir, options)?;
     }
     Ok(!options.strict || verdicts.iter().all(targets::Verdict::holds))
-}
-
-/// What several runs have saved.
-fn joined(first: &PathBuf, rest: &[PathBuf]) -> Result<samples::Record> {
-    let read = |path: &PathBuf| -> Result<samples::Record> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        serde_json::from_str(&text).with_context(|| format!("{} is no run", path.display()))
-    };
-    let mut record = read(first)?;
-    for path in rest {
-        let other = read(path)?;
-        let labels = |of: &samples::Record| -> Vec<String> {
-            of.subjects.iter().map(|s| s.label.clone()).collect()
-        };
-        ensure!(
-            labels(&other) == labels(&record) && other.machine == record.machine,
-            "{} was measured with other libraries or on another machine",
-            path.display()
-        );
-        record.merge(other);
-    }
-    Ok(record)
 }

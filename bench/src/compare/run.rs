@@ -3,15 +3,17 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use indicatif::{ProgressBar, ProgressStyle};
 use ripstop_cli::perf::{
     self, BATCH, Crew, Kind, Lacks, Setup, Start, Test, Wanted, bytes, choose_cores, find_library,
     warn_of_load,
 };
 
-use super::samples::{Record, Role, Round, Subject, Taken};
+use super::samples::{Record, Round, Taken};
 use super::{Options, Tests};
 use crate::existing;
+use crate::machine;
+use crate::progress::bar;
+use crate::subject::{Role, Subject, peer_label};
 
 /// Sizes of a whole run, in bytes.
 const SIZES: [usize; 12] = [
@@ -77,7 +79,7 @@ pub(super) fn measure(options: &Options) -> Result<Record> {
         cores: cores.map_or_else(Vec::new, |(a, b)| vec![a, b]),
     };
     let mut record = Record {
-        machine: machine(),
+        machine: machine::describe(),
         command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
         cores,
         subjects: plan.columns.iter().map(|c| c.shown.clone()).collect(),
@@ -124,14 +126,10 @@ fn columns(options: &Options) -> Result<Vec<Column>> {
     ];
     for (number, peer) in options.peer.iter().enumerate() {
         let found = find_library(peer)?;
-        let label = match number {
-            0 => "peer".to_owned(),
-            number => format!("peer {}", number + 1),
-        };
         let about = format!("{}, through the C interface", path(&found));
         columns.push(column(
             Role::Peer,
-            &label,
+            &peer_label(number),
             about,
             perf::Subject::Library(found),
         ));
@@ -156,30 +154,6 @@ fn sizes(options: &Options) -> Vec<usize> {
     sizes.sort_unstable();
     sizes.dedup();
     sizes
-}
-
-/// The processor, how many there are, and the kernel.
-fn machine() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let field = |name: &str| {
-        let mut lines = info.lines().filter(|line| line.starts_with(name));
-        let line = lines.next().and_then(|line| line.split_once(": "));
-        line.map(|(_, value)| value.to_owned())
-    };
-    let model = field("model name").unwrap_or_else(|| "unknown processor".to_owned());
-    let (family, number) = (field("cpu family"), field("model\t"));
-    let number = family
-        .zip(number)
-        .map_or_else(String::new, |(family, number)| {
-            format!(" (family {family}, model {number})")
-        });
-    let count = info.lines().filter(|line| line.starts_with("processor"));
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!(
-        "{model}{number}, {} cores, Linux {}",
-        count.count(),
-        kernel.trim()
-    )
 }
 
 impl Plan<'_> {
@@ -320,16 +294,6 @@ fn count(kind: Kind, size: usize, quick: bool) -> u32 {
 fn each(nanos: u64, test: Test) -> f64 {
     let halves = if test.kind == Kind::Latency { 2.0 } else { 1.0 };
     nanos as f64 / f64::from(test.count) / halves
-}
-
-/// A bar on standard error, if that is a terminal, which moves only between samples.
-fn bar(provider: &str, steps: usize) -> ProgressBar {
-    let bar = ProgressBar::new(steps as u64);
-    if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    bar.set_prefix(provider.to_owned());
-    bar
 }
 
 #[cfg(test)]

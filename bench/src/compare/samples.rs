@@ -1,7 +1,10 @@
 //! What was measured, as it is kept: every sample, with the handovers taken around it.
 
+use anyhow::{Result, ensure};
 use ripstop_cli::perf::{Kind, median};
 use serde::{Deserialize, Serialize};
+
+use crate::subject::{Role, Subject, same};
 
 /// A handover of a cache line up to this many nanoseconds is between near cores.
 pub(crate) const NEAR_BELOW_NS: f64 = 100.0;
@@ -44,30 +47,6 @@ impl Distance {
             Self::Unknown => "unknown",
         }
     }
-}
-
-/// What a column of samples belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Role {
-    /// Our libfabric.so.1 through the C interface.
-    Ours,
-    /// Ours from Rust.
-    Rust,
-    /// Another libfabric.so.1.
-    Peer,
-    /// The machine's limit.
-    Machine,
-}
-
-/// One of the things compared.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Subject {
-    pub(crate) role: Role,
-    /// The heading of its column.
-    pub(crate) label: String,
-    /// The library's path, or what was done.
-    pub(crate) about: String,
 }
 
 /// A run, or several that were put together.
@@ -207,7 +186,14 @@ impl Record {
 
     /// Takes in what another run measured of the same subjects: new tests, and more rounds of those
     /// that are there.
-    pub(crate) fn merge(&mut self, other: Self) {
+    ///
+    /// # Errors
+    /// When it was measured with other libraries or on another machine.
+    pub(crate) fn merge(&mut self, other: Self) -> Result<()> {
+        ensure!(
+            same(&self.subjects, &other.subjects) && other.machine == self.machine,
+            "it was measured with other libraries or on another machine"
+        );
         for taken in other.tests {
             let same = |mine: &&mut Taken| {
                 (&mine.provider, mine.kind, mine.size) == (&taken.provider, taken.kind, taken.size)
@@ -217,6 +203,7 @@ impl Record {
                 None => self.tests.push(taken),
             }
         }
+        Ok(())
     }
 }
 
@@ -341,7 +328,11 @@ pub(crate) mod tests {
         one.merge(record(vec![
             taken(Kind::Latency, 8, &[(30.0, &[3.0])]),
             taken(Kind::Stream, 8, &[(30.0, &[2.0])]),
-        ]));
+        ]))
+        .expect("the same subjects");
+        let mut elsewhere = record(Vec::new());
+        elsewhere.machine = "another".to_owned();
+        assert!(one.merge(elsewhere).is_err());
         assert_eq!(one.tests.len(), 2);
         assert_eq!(one.tests[0].nanos(Distance::Near, 0), [1.0, 3.0]);
         let text = serde_json::to_string(&one).expect("JSON");

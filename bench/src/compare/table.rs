@@ -1,12 +1,13 @@
 //! The report as tables and as JSON.
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::Table;
 use ripstop_cli::perf::{Kind, WINDOW, bytes, digits};
 use serde_json::{Value, json};
 
-use super::samples::{Distance, FAR_FROM_NS, NEAR_BELOW_NS, Record, Role, Spread, Taken};
+use super::samples::{Distance, FAR_FROM_NS, NEAR_BELOW_NS, Record, Spread, Taken};
 use super::targets::{ELSEWHERE, Verdict};
+use crate::subject::Role;
+use crate::table::{align_right, table};
 
 /// From this size on, rates are bytes a second.
 const BANDWIDTH_FROM: usize = 4 << 10;
@@ -190,9 +191,7 @@ fn rows(record: &Record, tests: &[&Taken], distance: Distance) -> Table {
         row.push(taken.of(distance).len().to_string());
         table.add_row(row);
     }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    align_right(&mut table, 2);
     table
 }
 
@@ -214,16 +213,6 @@ fn verdict_table(verdicts: &[Verdict]) -> Table {
             format!("{} of {}", verdict.short, verdict.tests),
         ]);
     }
-    table
-}
-
-/// An empty table that is as wide as its text.
-pub(super) fn table(header: Vec<String>) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(header);
     table
 }
 

@@ -3,7 +3,8 @@
 use ripstop_cli::perf::{Kind, bytes};
 use serde::Serialize;
 
-use super::samples::{Distance, Record, Role, Taken};
+use super::samples::{Distance, Record, Taken};
+use crate::subject::Role;
 
 /// What a figure of ours is divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
