@@ -1,4 +1,4 @@
-//! Compares Ripstop with its peers ([`compare`]), and counts the user-space instructions that a
+//! Compares Ripstop with its peers ([`compare`], [`scale`]), and counts the user-space instructions that a
 //! `libfabric.so.1` spends on a message of 8 bytes, and its system calls.
 //!
 //! For a count, one process with one thread has two reliable datagram endpoints in one domain
@@ -21,6 +21,7 @@ mod operation;
 mod plot;
 mod progress;
 mod saved;
+mod scale;
 mod subject;
 mod table;
 
@@ -70,7 +71,13 @@ enum Command {
     },
     /// Measure ours beside other libraries and what the machine can do.
     Compare(compare::Options),
-    /// One of the processes that `compare` starts.
+    /// Measure ours beside other libraries as something grows: connected peers, posted receives,
+    /// unexpected messages, registered regions, processes of a group.
+    Scale(scale::Options),
+    /// One of the processes that `scale` starts.
+    #[command(name = scale::WORKER, hide = true)]
+    ScaleWorker(scale::WorkerOptions),
+    /// One of the processes that `compare` and `scale` start.
     #[command(name = WORKER, hide = true)]
     PerfWorker(WorkerOptions),
     /// What runs under callgrind.
@@ -116,6 +123,8 @@ fn run(command: Command) -> Result<bool> {
         }
         Command::Calls { lib } => count_calls(lib.as_deref()),
         Command::Compare(options) => compare::main(&options),
+        Command::Scale(options) => scale::main(&options).map(|()| true),
+        Command::ScaleWorker(options) => scale::worker(&options),
         Command::PerfWorker(options) => perf::worker(&options).map(|()| true),
         Command::Client {
             lib,

@@ -17,7 +17,7 @@ pub(super) fn peer(n: u32) -> SocketAddrV4 {
 ///
 /// # Errors
 /// Where there is no `/proc`.
-pub(super) fn resident() -> Result<u64> {
+pub fn resident() -> Result<u64> {
     let path = "/proc/self/statm";
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     let pages = text

@@ -47,7 +47,7 @@ pub fn warn(cores: Option<(usize, usize)>) {
 ///
 /// # Errors
 /// When the system refuses.
-pub(super) fn pin(core: usize) -> anyhow::Result<()> {
+pub fn pin(core: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).with_context(|| format!("cannot run on core {core}"))

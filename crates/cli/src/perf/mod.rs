@@ -27,8 +27,10 @@ mod subject;
 mod worker;
 
 pub use args::{Options, WORKER, WorkerOptions, size};
-pub use cores::{choose as choose_cores, warn as warn_of_load};
+pub use av::resident;
+pub use cores::{choose as choose_cores, pin, warn as warn_of_load};
 pub use crew::{Crew, Start};
+pub use opened::address;
 pub use plan::{BATCH, WINDOW};
 pub use protocol::{Kind, Measured, Sample, Setup, Test};
 pub use report::{bytes, digits, median};

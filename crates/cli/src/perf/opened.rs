@@ -225,7 +225,10 @@ fn posted(call: &'static str, result: ripstop_types::Result<()>) -> Result<bool>
 }
 
 /// An address like this one of ours, from the bytes that its owner has sent.
-fn address(own: &Address, bytes: &[u8]) -> Result<Address> {
+///
+/// # Errors
+/// For bytes that are no address of this kind.
+pub fn address(own: &Address, bytes: &[u8]) -> Result<Address> {
     Ok(match own {
         Address::Raw(format, _) => Address::Raw(*format, bytes.to_vec()),
         own => Address::from_bytes(own.format(), bytes)?,

@@ -1,0 +1,119 @@
+//! `ripstop-bench scale`: what ours and other libraries take as something grows: connected peers, posted
+//! receives, unexpected messages, registered regions, processes of a group.
+//!
+//! Each point of a curve is measured in new processes ([`team`]), which are this program again under
+//! the hidden subcommand [`WORKER`] and load one library ([`worker`]). A point that a library does not
+//! reach says why, and ends the library's curve.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::saved;
+use record::{Curve, Record};
+
+mod groups;
+mod matching;
+mod mpi;
+mod peers;
+mod plot;
+mod protocol;
+mod record;
+mod regions;
+mod report;
+mod run;
+mod team;
+mod traffic;
+mod worker;
+
+pub(crate) use protocol::WORKER;
+pub(crate) use worker::{Options as WorkerOptions, main as worker};
+
+/// Options of the curves.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Our libfabric.so.1; that of target/dist without one.
+    #[arg(long, value_name = "PATH")]
+    lib: Option<PathBuf>,
+
+    /// Another libfabric.so.1 to compare with, such as one built from C.
+    #[arg(long, value_name = "PATH")]
+    peer: Vec<PathBuf>,
+
+    /// A virtual environment of Python with the packages mpich and mpi4py, whose collectives are
+    /// measured beside ours.
+    #[arg(long, value_name = "VENV")]
+    mpi: Option<PathBuf>,
+
+    /// Measure only these providers.
+    #[arg(short, long, value_name = "PROV", value_parser = ["tcp", "shm"], value_delimiter = ',')]
+    provider: Vec<String>,
+
+    /// Measure only these curves.
+    #[arg(short, long, value_enum, value_name = "CURVE", value_delimiter = ',')]
+    curve: Vec<Curve>,
+
+    /// Points, such as 1,10,100, instead of those of each curve.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    points: Vec<u64>,
+
+    /// Samples of each point up to 1,000, each with new processes; 3 by default. Larger points have
+    /// one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: Option<u32>,
+
+    /// Seconds that a sample may take, after which the point is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    limit: u64,
+
+    /// Only points up to 1,000, one sample of each.
+    #[arg(long)]
+    quick: bool,
+
+    /// The two cores to run on, such as 0,1.
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 2)]
+    cores: Vec<usize>,
+
+    /// Write every sample to a file, for --join.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Measure nothing: report what earlier runs have saved, put together.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["lib", "peer", "mpi", "provider", "curve"])]
+    join: Vec<PathBuf>,
+
+    /// Print one JSON object with every sample instead of tables.
+    #[arg(long)]
+    json: bool,
+
+    /// Draw plots into this folder.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+/// Measures, or takes what was measured, and reports.
+///
+/// # Errors
+/// When a library is not there, or something cannot be read or written. What a library does not
+/// reach is part of the report.
+pub(crate) fn main(options: &Options) -> Result<()> {
+    let record = match options.join.split_first() {
+        Some((first, rest)) => saved::join(first, rest, Record::merge)?,
+        None => run::measure(options)?,
+    };
+    if let Some(path) = &options.save {
+        saved::save(&record, path)?;
+    }
+    if options.json {
+        println!("{:#}", report::json(&record));
+    } else {
+        report::print(&record);
+    }
+    if let Some(dir) = &options.svg {
+        for path in plot::draw(&record, dir)? {
+            eprintln!("drew {}", path.display());
+        }
+    }
+    Ok(())
+}
