@@ -88,7 +88,7 @@ impl Chart {
             .y_label_area_size(56)
             .build_cartesian_2d(
                 (left * 0.8..right * 1.25).log_scale(),
-                (low * 0.7..high * 1.4).log_scale(),
+                labelled(low * 0.7, high * 1.4).log_scale(),
             )?;
         chart
             .configure_mesh()
@@ -114,5 +114,23 @@ impl Chart {
             .border_style(BLACK.mix(0.3))
             .draw()?;
         Ok(())
+    }
+}
+
+/// A range that has a power of ten in it: an axis without one has no labels.
+fn labelled(low: f64, high: f64) -> std::ops::Range<f64> {
+    let power = 10_f64.powf(high.log10().floor());
+    low.min(power)..high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_has_a_power_of_ten() {
+        assert_eq!(labelled(250.0, 500.0), 100.0..500.0);
+        assert_eq!(labelled(80.0, 500.0), 80.0..500.0);
+        assert_eq!(labelled(0.3, 0.9), 0.1..0.9);
     }
 }
