@@ -140,9 +140,15 @@ impl<B: Buffer> Mr<B> {
 #[derive(Debug)]
 pub struct MrTable<B> {
     regions: Pool<MrId, Mr<B>>,
-    /// Key and region, sorted by key.
-    keys: Vec<(u64, MrId)>,
+    /// Key and region, sorted by key. A region that was removed leaves its key, so that removal does not
+    /// move all that follow.
+    keys: Vec<(u64, Option<MrId>)>,
+    /// Keys without a region.
+    vacant: usize,
 }
+
+/// Keys without a region that are always kept.
+const MIN_VACANT: usize = 32;
 
 impl<B: Buffer> Default for MrTable<B> {
     fn default() -> Self {
@@ -157,6 +163,7 @@ impl<B: Buffer> MrTable<B> {
         Self {
             regions: Pool::new(),
             keys: Vec::new(),
+            vacant: 0,
         }
     }
 
@@ -165,22 +172,46 @@ impl<B: Buffer> MrTable<B> {
     /// # Errors
     /// [`Errno::ENOKEY`] when another region has the key, [`Errno::ENOMEM`].
     pub fn insert(&mut self, mr: Mr<B>) -> Result<MrId> {
-        let Err(at) = self.find(mr.key) else {
-            return Err(Errno::ENOKEY);
+        let at = match self.find(mr.key) {
+            Ok(at) if self.is_vacant(at) => at,
+            Ok(_) => return Err(Errno::ENOKEY),
+            // The key before may give way as well as the one behind.
+            Err(at) => match at.checked_sub(1) {
+                Some(before) if self.is_vacant(before) => before,
+                _ => at,
+            },
         };
         let id = self.regions.insert(mr)?;
-        if let Err(error) = insert_at(&mut self.keys, at, (mr.key, id)) {
+        let entry = (mr.key, Some(id));
+        let vacancy = self.keys.get_mut(at).filter(|(_, region)| region.is_none());
+        if let Some(place) = vacancy {
+            *place = entry;
+            self.vacant = self.vacant.saturating_sub(1);
+        } else if let Err(error) = insert_at(&mut self.keys, at, entry) {
             self.regions.remove(id);
             return Err(error);
         }
         Ok(id)
     }
 
+    fn is_vacant(&self, at: usize) -> bool {
+        self.keys
+            .get(at)
+            .is_some_and(|(_, region)| region.is_none())
+    }
+
     /// Takes a region away: peers are denied from now on.
     pub fn remove(&mut self, id: MrId) -> Option<Mr<B>> {
         let mr = self.regions.remove(id)?;
-        if let Ok(at) = self.find(mr.key) {
-            self.keys.remove(at);
+        if let Ok(at) = self.find(mr.key)
+            && let Some((_, region)) = self.keys.get_mut(at)
+        {
+            *region = None;
+            self.vacant = self.vacant.saturating_add(1);
+        }
+        if self.vacant > MIN_VACANT.max(self.keys.len() / 2) {
+            self.keys.retain(|(_, region)| region.is_some());
+            self.vacant = 0;
         }
         Some(mr)
     }
@@ -217,6 +248,7 @@ impl<B: Buffer> MrTable<B> {
         }
         let at = self.find(iov.key).map_err(|_| Denied::Key)?;
         let (_, id) = *self.keys.get(at).ok_or(Denied::Key)?;
+        let id = id.ok_or(Denied::Key)?;
         let mr = self.regions.get(id).ok_or(Denied::Key)?;
         if !mr.access.allows(access) {
             return Err(Denied::Access);
@@ -230,7 +262,7 @@ impl<B: Buffer> MrTable<B> {
     /// The region that has a key, and its id.
     #[must_use]
     pub fn named(&self, key: u64) -> Option<(MrId, &Mr<B>)> {
-        let (_, id) = *self.keys.get(self.find(key).ok()?)?;
+        let id = self.keys.get(self.find(key).ok()?)?.1?;
         Some((id, self.regions.get(id)?))
     }
 
@@ -239,7 +271,7 @@ impl<B: Buffer> MrTable<B> {
     #[inline]
     #[must_use]
     pub fn plain(&self, to: &RmaIov) -> Option<B> {
-        let (_, id) = *self.keys.get(self.find(to.key).ok()?)?;
+        let id = self.keys.get(self.find(to.key).ok()?)?.1?;
         let mr = self.regions.get(id)?;
         if to.len == 0 || !mr.access.allows(Access::WRITE) || mr.counter.is_some() {
             return None;
@@ -275,6 +307,43 @@ mod tests {
         let mut parts = Reached::EMPTY;
         let id = table.resolve(&iov, Access::READ, &mut parts)?;
         Ok((parts.segments().to_vec(), id))
+    }
+
+    /// Against a map, with few keys, so that they come back, and with many regions removed at once.
+    #[test]
+    fn keys_come_and_go_as_in_a_map() {
+        let mut table = MrTable::new();
+        let mut model = alloc::collections::BTreeMap::new();
+        let mut random = 1_u64;
+        for step in 0..20_000_u32 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let key = random >> 40 & 0x3ff;
+            // More are added in one half of each 4,000 steps, and more are removed in the other.
+            let adds = (random >> 20) % 4 < if step % 4000 < 2000 { 3 } else { 1 };
+            let known = model.get(&key).copied();
+            match (adds, known) {
+                (true, None) => {
+                    let mr = Mr::new(Mem(0, 10), 0, key, Access::READ);
+                    model.insert(key, table.insert(mr).unwrap());
+                }
+                (true, Some(_)) => {
+                    let mr = Mr::new(Mem(0, 10), 0, key, Access::READ);
+                    assert_eq!(table.insert(mr), Err(Errno::ENOKEY));
+                }
+                (false, Some(id)) => {
+                    assert_eq!(table.remove(id).unwrap().key, key);
+                    model.remove(&key);
+                }
+                (false, None) => assert!(table.named(key).is_none()),
+            }
+            assert!(table.keys.is_sorted_by(|one, next| one.0 < next.0));
+            assert!(table.keys.len() <= 2 * model.len() + 2 * MIN_VACANT + 2);
+        }
+        for (key, id) in &model {
+            assert_eq!(table.named(*key).map(|(id, _)| id), Some(*id));
+        }
     }
 
     #[test]
