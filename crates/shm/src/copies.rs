@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ripstop_core::provider::{Copied, Copies};
 
-/// Payloads of one way. Counted under the domain's lock.
+/// Payloads of one way. They are added under the domain's lock, so no addition is lost, and none has to be
+/// atomic.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     payloads: AtomicU64,
@@ -13,9 +14,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Called under the domain's lock.
     pub(crate) fn add(&self, more: Copied) {
-        self.payloads.fetch_add(more.payloads, Ordering::Relaxed);
-        self.bytes.fetch_add(more.bytes, Ordering::Relaxed);
+        let Copied { payloads, bytes } = self.read() + more;
+        self.payloads.store(payloads, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// What was counted so far.
