@@ -1,6 +1,5 @@
 //! Joint copies: a long payload is copied by its receiver and its sender, each by cross-memory attach.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ripstop_core::fi_warn;
@@ -154,7 +153,7 @@ pub(super) fn finish(link: &ShmLink) {
     joint.close();
     let end = clock::now() + MAX_WAIT_AT_END;
     while !joint.is_finished() {
-        if rings.ended.load(Ordering::Relaxed) && rings.peer_has_exited() {
+        if rings.peer_has_exited() {
             return;
         }
         if clock::now() >= end {
