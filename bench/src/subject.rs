@@ -14,6 +14,8 @@ pub(crate) enum Role {
     Rust,
     /// Another libfabric.so.1.
     Peer,
+    /// UCX.
+    Ucx,
     /// The machine's limit.
     Machine,
     /// An MPI, which has its own transports.
@@ -52,6 +54,7 @@ impl Role {
             Self::Ours => Tint(0, 90, 200),
             Self::Rust => Tint(0, 160, 220),
             Self::Machine => Tint(130, 130, 130),
+            Self::Ucx => Tint(150, 100, 40),
             Self::Mpi => Tint(30, 150, 60),
             Self::Peer => PEERS[number % PEERS.len()],
         }

@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use ripstop_cli::perf::{choose_cores, digits};
 
 use super::Options;
+use super::pinned::{Ended, pinned};
 use super::samples::Spread;
 use crate::existing;
 use crate::table::table;
@@ -128,13 +129,10 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn start(&self, server: bool) -> Result<Ended> {
-        // It ends with this program, however that ends: some would poll for ever.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]);
-        if let Some((client, own)) = self.cores {
-            let core = if server { own } else { client };
-            command.args(["taskset", "-c", &core.to_string()]);
-        }
+        let core = self
+            .cores
+            .map(|(client, own)| if server { own } else { client });
+        let mut command = pinned(core);
         command.arg(self.bin.join(self.program));
         // -E: addresses are exchanged by a socket, as the project's own runner has it.
         command.args(["-E", "-p", self.provider, "-S", &self.size.to_string()]);
@@ -162,20 +160,7 @@ impl Run<'_> {
         // Its control connection takes no retry: the client comes when the server listens.
         std::thread::sleep(Duration::from_millis(300));
         let mut client = self.start(false)?;
-        let since = Instant::now();
-        while client.0.try_wait()?.is_none() {
-            ensure!(
-                since.elapsed() < PATIENCE,
-                "no end after {} s",
-                PATIENCE.as_secs()
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let mut text = String::new();
-        if let Some(mut out) = client.0.stdout.take() {
-            std::io::Read::read_to_string(&mut out, &mut text)?;
-        }
-        column(&text, COLUMN)
+        column(&client.output(PATIENCE)?, COLUMN)
     }
 }
 
@@ -189,16 +174,6 @@ fn column(text: &str, name: &str) -> Result<f64> {
     let value = at.and_then(|at| line.split_whitespace().nth(at));
     let value = value.with_context(|| format!("no figure in {line:?}"))?;
     Ok(value.parse()?)
-}
-
-/// A program that is stopped when this is dropped.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[cfg(test)]

@@ -12,12 +12,15 @@ use ripstop_cli::perf::{Kind, size};
 
 use crate::saved;
 
+mod columns;
 mod fabtests;
+mod pinned;
 mod plot;
 mod run;
 mod samples;
 mod table;
 mod targets;
+mod ucx;
 
 /// Options of the comparison.
 #[derive(Args, Debug)]
@@ -29,6 +32,11 @@ pub(crate) struct Options {
     /// Another libfabric.so.1 to compare with, such as one built from C.
     #[arg(long, value_name = "PATH")]
     peer: Vec<PathBuf>,
+
+    /// UCX's ucx_perftest, or a folder with one, such as that of PyPI's libucx-cu12; that of PATH, if
+    /// there is one, without this.
+    #[arg(long, value_name = "PATH")]
+    ucx: Option<PathBuf>,
 
     /// Measure only these providers.
     #[arg(short, long, value_name = "PROV", value_parser = ["tcp", "shm"])]
@@ -64,7 +72,7 @@ pub(crate) struct Options {
     save: Option<PathBuf>,
 
     /// Measure nothing: report what earlier runs have saved, put together.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["lib", "peer", "provider"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["lib", "peer", "ucx", "provider"])]
     join: Vec<PathBuf>,
 
     /// Print one JSON object with every sample instead of tables.

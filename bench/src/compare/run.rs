@@ -1,19 +1,13 @@
 //! Taking the samples, in turns.
 
-use std::path::Path;
-
 use anyhow::{Result, ensure};
-use ripstop_cli::perf::{
-    self, BATCH, Crew, Kind, Lacks, Setup, Start, Test, Wanted, bytes, choose_cores, find_library,
-    warn_of_load,
-};
+use ripstop_cli::perf::{self, BATCH, Crew, Kind, Test, Wanted, bytes, choose_cores, warn_of_load};
 
+use super::columns::{Column, Place, Taker, columns};
 use super::samples::{Record, Round, Taken};
 use super::{Options, Tests};
-use crate::existing;
 use crate::machine;
 use crate::progress::bar;
-use crate::subject::{Role, Subject, peer_label};
 
 /// Sizes of a whole run, in bytes.
 const SIZES: [usize; 12] = [
@@ -41,12 +35,6 @@ const QUICK_ROUNDS: u32 = 3;
 /// How often a cache line goes there and back beside each sample: about a millisecond with what comes
 /// before it.
 const HANDOVERS: u32 = 3_000;
-
-/// One of the columns, and what its processes load.
-struct Column {
-    shown: Subject,
-    loads: perf::Subject,
-}
 
 /// What is done, and how often.
 struct Plan<'a> {
@@ -98,53 +86,6 @@ pub(super) fn measure(options: &Options) -> Result<Record> {
     Ok(record)
 }
 
-/// Ours, ours from Rust, the peers and the machine.
-fn columns(options: &Options) -> Result<Vec<Column>> {
-    let ours = existing(&options.lib.clone().unwrap_or_else(crate::built))?;
-    let column = |role, label: &str, about: String, loads| Column {
-        shown: Subject {
-            role,
-            label: label.to_owned(),
-            about,
-        },
-        loads,
-    };
-    let path = |path: &Path| path.display().to_string();
-    let mut columns = vec![
-        column(
-            Role::Ours,
-            "ours",
-            format!("{}, through the C interface", path(&ours)),
-            perf::Subject::Library(ours),
-        ),
-        column(
-            Role::Rust,
-            "Rust",
-            "the same sources from Rust".to_owned(),
-            perf::Subject::Native,
-        ),
-    ];
-    for (number, peer) in options.peer.iter().enumerate() {
-        let found = find_library(peer)?;
-        let about = format!("{}, through the C interface", path(&found));
-        columns.push(column(
-            Role::Peer,
-            &peer_label(number),
-            about,
-            perf::Subject::Library(found),
-        ));
-    }
-    columns.push(column(
-        Role::Machine,
-        "machine",
-        "tcp: plain sockets, polled; shm: memcpy through a shared buffer for messages, attach (process_vm) \
-         for writes and reads"
-            .to_owned(),
-        perf::Subject::Machine,
-    ));
-    Ok(columns)
-}
-
 fn sizes(options: &Options) -> Vec<usize> {
     let mut sizes = match (options.sizes.as_slice(), options.quick) {
         ([], false) => SIZES.to_vec(),
@@ -179,24 +120,6 @@ impl Plan<'_> {
         kinds.iter().flat_map(of).collect()
     }
 
-    fn start(&self, column: &'_ Column, provider: &str, wanted: Wanted) -> Result<Crew> {
-        Crew::start(&Start {
-            subject: &column.loads,
-            processes: 2,
-            cores: self.cores.clone(),
-            setup: Setup {
-                provider: provider.to_owned(),
-                wanted,
-                rank: 0,
-                core: None,
-                largest: self.sizes.last().copied().unwrap_or(1),
-                bare: column.shown.role == Role::Machine,
-                // All reach ordinary memory, so that all do the same.
-                memfd: false,
-            },
-        })
-    }
-
     /// All rounds of a provider; processes are started anew in each.
     fn measure(&self, provider: &str, wanted: Wanted) -> Result<Vec<Taken>> {
         let tests = self.tests(wanted);
@@ -213,11 +136,20 @@ impl Plan<'_> {
             if tests.is_empty() {
                 break;
             }
-            let crews = self.columns.iter().map(|c| self.start(c, provider, wanted));
-            let mut crews = crews.map(lacking).collect::<Result<Vec<_>>>()?;
+            let place = Place {
+                provider,
+                wanted,
+                largest: self.sizes.last().copied().unwrap_or(1),
+                cores: &self.cores,
+            };
+            let mut probe = self.probe()?;
+            let takers = self.columns.iter().map(|column| column.start(&place));
+            let mut takers = takers.collect::<Result<Vec<_>>>()?;
             for (test, taken) in tests.iter().zip(&mut taken) {
                 bar.set_message(format!("{} {}", test.kind.word(), bytes(test.size)));
-                taken.rounds.push(self.round(&mut crews, *test, round)?);
+                taken
+                    .rounds
+                    .push(self.round(&mut takers, &mut probe, *test, round)?);
                 bar.inc(1);
             }
         }
@@ -225,51 +157,54 @@ impl Plan<'_> {
         Ok(taken)
     }
 
+    /// The processes that hand a cache line over beside each sample.
+    fn probe(&self) -> Result<Crew> {
+        let place = Place {
+            provider: "shm",
+            wanted: Wanted::Messages,
+            largest: 1,
+            cores: &self.cores,
+        };
+        place.start(&perf::Subject::Machine)
+    }
+
     /// A sample of each, the handover before each and after the last.
-    fn round(&self, crews: &mut [Option<Crew>], test: Test, round: u32) -> Result<Round> {
-        let mut order: Vec<usize> = (0..crews.len()).collect();
+    fn round(
+        &self,
+        takers: &mut [Option<Taker<'_>>],
+        probe: &mut Crew,
+        test: Test,
+        round: u32,
+    ) -> Result<Round> {
+        let mut order: Vec<usize> = (0..takers.len()).collect();
         if round % 2 == 1 {
             order.reverse();
         }
         let mut found = Round {
             handovers: Vec::new(),
-            nanos: vec![None; crews.len()],
+            nanos: vec![None; takers.len()],
         };
         for subject in order {
-            let Some(crew) = &mut crews[subject] else {
+            let Some(taker) = &mut takers[subject] else {
                 continue;
             };
-            found.handovers.extend(self.handover(crew)?);
-            let sample = crew.take(test)?;
-            found.nanos[subject] = (sample.nanos > 0).then(|| each(sample.nanos, test));
+            found.handovers.extend(self.handover(probe)?);
+            found.nanos[subject] = taker.take(test)?;
         }
-        if let Some(crew) = crews.iter_mut().flatten().next() {
-            found.handovers.extend(self.handover(crew)?);
-        }
+        found.handovers.extend(self.handover(probe)?);
         Ok(found)
     }
 
     /// Nanoseconds of a handover; none where both sides share a core, or there is no telling.
-    fn handover(&self, crew: &mut Crew) -> Result<Option<f64>> {
+    fn handover(&self, probe: &mut Crew) -> Result<Option<f64>> {
         let [a, b] = self.cores[..] else {
             return Ok(None);
         };
         if a == b {
             return Ok(None);
         }
-        let nanos = crew.hand_over(HANDOVERS)? as f64;
+        let nanos = probe.hand_over(HANDOVERS)? as f64;
         Ok(Some(nanos / f64::from(HANDOVERS) / 2.0))
-    }
-}
-
-/// A library that has not what is measured is left out.
-fn lacking(crew: Result<Crew>) -> Result<Option<Crew>> {
-    match crew {
-        Err(error) if error.is::<Lacks>() => {
-            eprintln!("note: {error}, so it is left out");
-            Ok(None)
-        }
-        other => other.map(Some),
     }
 }
 
@@ -290,27 +225,9 @@ fn count(kind: Kind, size: usize, quick: bool) -> u32 {
     }
 }
 
-/// Nanoseconds of one: half of a round trip, all of anything else.
-fn each(nanos: u64, test: Test) -> f64 {
-    let halves = if test.kind == Kind::Latency { 2.0 } else { 1.0 };
-    nanos as f64 / f64::from(test.count) / halves
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn half_a_round_trip_is_half() {
-        let test = |kind| Test {
-            kind,
-            size: 8,
-            count: 10,
-        };
-        assert_eq!(each(1000, test(Kind::Latency)), 50.0);
-        assert_eq!(each(1000, test(Kind::Exchange)), 100.0);
-        assert_eq!(each(1000, test(Kind::StreamBoth)), 100.0);
-    }
 
     #[test]
     fn streams_are_whole_batches() {

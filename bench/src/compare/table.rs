@@ -5,8 +5,8 @@ use ripstop_cli::perf::{Kind, WINDOW, bytes, digits};
 use serde_json::{Value, json};
 
 use super::samples::{Distance, FAR_FROM_NS, NEAR_BELOW_NS, Record, Spread, Taken};
-use super::targets::{ELSEWHERE, Verdict};
-use crate::subject::Role;
+use super::targets::{ELSEWHERE, Verdict, missing};
+use crate::subject::{Role, Subject};
 use crate::table::{align_right, table};
 
 /// From this size on, rates are bytes a second.
@@ -49,7 +49,7 @@ pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
         "\nTargets: the worst of all tests that a row is about, in groups that have a third of the rounds\n{}",
         verdict_table(verdicts)
     );
-    for (what, by) in ELSEWHERE {
+    for (what, by) in missing(record).chain(ELSEWHERE) {
         println!("not here: {what}: {by}");
     }
 }
@@ -170,11 +170,19 @@ fn ratio(taken: &Taken, distance: Distance, of: usize, over: usize) -> String {
 /// A row for each size.
 fn rows(record: &Record, tests: &[&Taken], distance: Distance) -> Table {
     let mut header = vec!["bytes".to_owned(), "unit".to_owned()];
-    header.extend(record.subjects.iter().map(|subject| subject.label.clone()));
-    let others = record.subjects.iter().enumerate();
+    // Those with a sample: a test may be one that a subject does not have.
+    let subjects = record.subjects.iter().enumerate();
+    let there = |subject| {
+        let mut tests = tests.iter();
+        tests.any(|taken| !taken.nanos(distance, subject).is_empty())
+    };
+    let shown = subjects.filter(|(number, _)| there(*number));
+    let shown: Vec<(usize, &Subject)> = shown.collect();
+    header.extend(shown.iter().map(|(_, subject)| subject.label.clone()));
+    let others = shown.iter();
     let others: Vec<(usize, &str)> = others
         .filter(|(_, subject)| subject.role != Role::Ours)
-        .map(|(number, subject)| (number, subject.label.as_str()))
+        .map(|(number, subject)| (*number, subject.label.as_str()))
         .collect();
     header.extend(others.iter().map(|(_, label)| format!("ours/{label}")));
     header.push("rounds".to_owned());
@@ -182,7 +190,11 @@ fn rows(record: &Record, tests: &[&Taken], distance: Distance) -> Table {
     let ours = record.subject(Role::Ours).unwrap_or_default();
     for taken in tests {
         let mut row = vec![bytes(taken.size), unit(taken.kind, taken.size).to_owned()];
-        row.extend((0..record.subjects.len()).map(|subject| cell(taken, distance, subject)));
+        row.extend(
+            shown
+                .iter()
+                .map(|(number, _)| cell(taken, distance, *number)),
+        );
         row.extend(
             others
                 .iter()

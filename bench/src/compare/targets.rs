@@ -11,6 +11,8 @@ use crate::subject::Role;
 enum Against {
     /// Another libfabric, each of them.
     Peers,
+    /// UCX.
+    Ucx,
     /// The machine in the same test.
     Machine,
     /// The machine's cross-memory attach of the same size and directions.
@@ -99,11 +101,14 @@ targets! {
     "8 B 64 deep, both directions" "tcp" SMALL_BOTH EIGHT Peers RateAtLeast(10.0);
     "8 B 64 deep, one direction" "shm" SMALL EIGHT Peers RateAtLeast(2.0);
     "8 B 64 deep, both directions" "shm" SMALL_BOTH EIGHT Peers RateAtLeast(2.0);
+    "8 B 64 deep, one direction" "shm" SMALL EIGHT Ucx RateAtLeast(1.0);
     "4 to 64 KiB, rate" "tcp" RATES MIDDLE Peers RateAtLeast(1.3);
     "4 to 64 KiB, rate" "shm" RATES MIDDLE Peers RateAtLeast(1.2);
     "256 KiB to 16 MiB, rate" "tcp" RATES LARGE Peers RateAtLeast(1.0);
+    "256 KiB to 16 MiB, rate" "tcp" RATES LARGE Ucx RateAtLeast(1.0);
     "256 KiB to 16 MiB, rate" "tcp" RATES LARGE Machine RateAtLeast(0.97);
     "256 KiB to 16 MiB, rate" "shm" RATES LARGE Peers RateAtLeast(1.3);
+    "256 KiB to 16 MiB, rate" "shm" RATES LARGE Ucx RateAtLeast(1.3);
     "256 KiB to 16 MiB, rate" "shm" RATES LARGE SingleCopy RateAtLeast(0.95);
     "any size, anything" "tcp" ALL ANY Peers RateAtLeast(0.97);
     "any size, anything" "shm" ALL ANY Peers RateAtLeast(0.97);
@@ -118,12 +123,35 @@ pub(crate) const ELSEWHERE: [(&str, &str); 4] = [
         "bench/budget",
     ),
     (
-        "10,000 posted or unexpected messages",
-        "not measured by this program",
+        "10,000 posted or unexpected messages beside 10",
+        "ripstop-bench scale",
     ),
     ("Open MPI on lnx", "interop/run"),
-    ("awaited on tokio", "not measured by this program"),
+    (
+        "awaited on tokio",
+        "cargo run --release -p ripstop --example awaited",
+    ),
 ];
+
+/// Rows that lack a subject: what, and what to install or to ask for.
+pub(crate) fn missing(record: &Record) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let subjects: [(Role, _); 2] = [
+        (
+            Role::Peer,
+            ("C libfabric", "give its libfabric.so.1 with --peer"),
+        ),
+        (
+            Role::Ucx,
+            (
+                "UCX",
+                "apt-get install ucx-utils, or give a newer ucx_perftest with --ucx (PyPI: libucx-cu12)",
+            ),
+        ),
+    ];
+    let lacks = |role| record.subject(role).is_none();
+    let lacking = subjects.into_iter().filter(move |(role, _)| lacks(*role));
+    lacking.map(|(_, what)| what)
+}
 
 /// What a figure that was compared is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -196,6 +224,7 @@ impl Target {
             Against::Handover => vec![None],
             Against::Machine | Against::SingleCopy => of(Role::Machine),
             Against::Rust => of(Role::Rust),
+            Against::Ucx => of(Role::Ucx),
             Against::Peers => {
                 let subjects = record.subjects.iter().enumerate();
                 let peers = subjects.filter(|(_, subject)| subject.role == Role::Peer);
