@@ -18,8 +18,10 @@ pub(crate) enum Role {
     Ucx,
     /// The machine's limit.
     Machine,
-    /// An MPI, which has its own transports.
+    /// An MPI with its own transports.
     Mpi,
+    /// An MPI over our library.
+    OnOurs,
 }
 
 /// One of the things compared.
@@ -47,15 +49,21 @@ pub(crate) fn same(one: &[Subject], other: &[Subject]) -> bool {
 }
 
 impl Role {
-    /// What the line of a subject is drawn in; peers differ by their numbers.
+    /// What the line of a subject is drawn in; peers differ by their numbers, and so do MPIs.
     pub(crate) fn color(self, number: usize) -> Tint {
         const PEERS: [Tint; 3] = [Tint(210, 50, 30), Tint(230, 140, 0), Tint(130, 60, 160)];
+        const MPIS: [Tint; 4] = [
+            Tint(30, 150, 60),
+            Tint(200, 80, 150),
+            Tint(90, 190, 170),
+            Tint(90, 80, 180),
+        ];
         match self {
             Self::Ours => Tint(0, 90, 200),
             Self::Rust => Tint(0, 160, 220),
             Self::Machine => Tint(130, 130, 130),
             Self::Ucx => Tint(150, 100, 40),
-            Self::Mpi => Tint(30, 150, 60),
+            Self::Mpi | Self::OnOurs => MPIS[number % MPIS.len()],
             Self::Peer => PEERS[number % PEERS.len()],
         }
     }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use ripstop_cli::perf::{self, Crew, Kind, Lacks, Setup, Start, Test, Wanted, find_library};
 
 use super::Options;
+use super::mpi::{Mpi, Ranks};
 use super::ucx::Ucx;
 use crate::existing;
 use crate::subject::{Role, Subject, peer_label};
@@ -21,6 +22,8 @@ enum Runs {
     Perf(perf::Subject),
     /// `ucx_perftest`.
     Ucx(Ucx),
+    /// Two ranks of an MPI.
+    Mpi(Mpi),
 }
 
 /// What the processes of one round are for.
@@ -63,6 +66,8 @@ pub(super) enum Taker<'a> {
     Crew(Crew),
     /// They are started for each sample.
     Ucx(&'a Ucx, &'a Place<'a>),
+    /// They wait for orders.
+    Mpi(&'a Mpi, Ranks),
 }
 
 impl Column {
@@ -80,6 +85,15 @@ impl Column {
                 other => other.map(|crew| Some(Taker::Crew(crew))),
             },
             Runs::Ucx(ucx) => Ok(Some(Taker::Ucx(ucx, place))),
+            // It has tests of messages within a machine.
+            Runs::Mpi(_) if place.provider != "shm" || place.wanted != Wanted::Messages => Ok(None),
+            Runs::Mpi(mpi) => match mpi.start(place.cores) {
+                Ok(ranks) => Ok(Some(Taker::Mpi(mpi, ranks))),
+                Err(error) => {
+                    eprintln!("note: {}: {error:#}, so it is left out", mpi.label());
+                    Ok(None)
+                }
+            },
         }
     }
 }
@@ -103,6 +117,10 @@ impl Taker<'_> {
                     None
                 }))
             }
+            Self::Mpi(mpi, ranks) => Ok(ranks.take(test).unwrap_or_else(|error| {
+                eprintln!("note: {}: {error:#}", mpi.label());
+                None
+            })),
         }
     }
 }
@@ -113,7 +131,7 @@ fn each(nanos: u64, test: Test) -> f64 {
     nanos as f64 / f64::from(test.count) / halves
 }
 
-/// Ours, ours from Rust, the peers, UCX and the machine.
+/// Ours, ours from Rust, the peers, UCX, the MPIs and the machine.
 ///
 /// # Errors
 /// When something that was asked for is not there.
@@ -133,7 +151,7 @@ pub(super) fn columns(options: &Options) -> Result<Vec<Column>> {
             Role::Ours,
             "ours",
             format!("{}, through the C interface", path(&ours)),
-            Runs::Perf(perf::Subject::Library(ours)),
+            Runs::Perf(perf::Subject::Library(ours.clone())),
         ),
         column(
             Role::Rust,
@@ -154,6 +172,15 @@ pub(super) fn columns(options: &Options) -> Result<Vec<Column>> {
     }
     if let Some(ucx) = Ucx::find(options.ucx.as_deref())? {
         columns.push(column(Role::Ucx, "UCX", ucx.about(), Runs::Ucx(ucx)));
+    }
+    if options.mpi {
+        match Mpi::all(&ours) {
+            Ok(ways) => columns.extend(ways.into_iter().map(|(shown, mpi)| Column {
+                shown,
+                runs: Runs::Mpi(mpi),
+            })),
+            Err(error) => eprintln!("note: no MPI: {error:#}"),
+        }
     }
     columns.push(column(
         Role::Machine,

@@ -14,6 +14,7 @@ use crate::saved;
 
 mod columns;
 mod fabtests;
+mod mpi;
 mod pinned;
 mod plot;
 mod run;
@@ -37,6 +38,11 @@ pub(crate) struct Options {
     /// there is one, without this.
     #[arg(long, value_name = "PATH")]
     ucx: Option<PathBuf>,
+
+    /// Also MPICH and Open MPI, got from PyPI as interop/run does: their own shared memory, and both
+    /// over ours.
+    #[arg(long)]
+    mpi: bool,
 
     /// Measure only these providers.
     #[arg(short, long, value_name = "PROV", value_parser = ["tcp", "shm"])]
@@ -72,7 +78,7 @@ pub(crate) struct Options {
     save: Option<PathBuf>,
 
     /// Measure nothing: report what earlier runs have saved, put together.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["lib", "peer", "ucx", "provider"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["lib", "peer", "ucx", "mpi", "provider"])]
     join: Vec<PathBuf>,
 
     /// Print one JSON object with every sample instead of tables.

@@ -184,6 +184,13 @@ impl Record {
             .position(|subject| subject.role == role)
     }
 
+    /// The subject with a label.
+    pub(crate) fn labelled(&self, label: &str) -> Option<usize> {
+        self.subjects
+            .iter()
+            .position(|subject| subject.label == label)
+    }
+
     /// Takes in what another run measured of the same subjects: new tests, and more rounds of those
     /// that are there.
     ///

@@ -16,7 +16,7 @@ const BANDWIDTH_FROM: usize = 4 << 10;
 pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
     println!("{}", record.machine);
     for subject in &record.subjects {
-        println!("  {:<8} {}", subject.label, subject.about);
+        println!("  {:<9} {}", subject.label, subject.about);
     }
     println!(
         "medians, ± half the distance of the quartiles; {WINDOW} messages or operations under way but \
@@ -181,7 +181,8 @@ fn rows(record: &Record, tests: &[&Taken], distance: Distance) -> Table {
     header.extend(shown.iter().map(|(_, subject)| subject.label.clone()));
     let others = shown.iter();
     let others: Vec<(usize, &str)> = others
-        .filter(|(_, subject)| subject.role != Role::Ours)
+        // A program over ours is no other library.
+        .filter(|(_, subject)| !matches!(subject.role, Role::Ours | Role::OnOurs))
         .map(|(number, subject)| (*number, subject.label.as_str()))
         .collect();
     header.extend(others.iter().map(|(_, label)| format!("ours/{label}")));

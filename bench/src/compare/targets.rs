@@ -3,6 +3,7 @@
 use ripstop_cli::perf::{Kind, bytes};
 use serde::Serialize;
 
+use super::mpi::{MPICH_ON_SHM, OPEN_MPI_ON_LNX};
 use super::samples::{Distance, Record, Taken};
 use crate::subject::Role;
 
@@ -13,6 +14,8 @@ enum Against {
     Peers,
     /// UCX.
     Ucx,
+    /// MPICH over our shm; what is compared with it is Open MPI over our lnx.
+    BareShm,
     /// The machine in the same test.
     Machine,
     /// The machine's cross-memory attach of the same size and directions.
@@ -97,6 +100,7 @@ targets! {
     "8 B half round trip" "shm" LATENCY EIGHT Peers TimeAtMost(0.6);
     "8 B half round trip" "shm" LATENCY EIGHT Handover TimeAtMost(2.5) if Near;
     "8 B half round trip" "shm" LATENCY EIGHT Handover TimeAtMost(1.6) if Far;
+    "8 B half round trip, Open MPI on lnx" "shm" LATENCY EIGHT BareShm TimeAtMost(1.2);
     "8 B 64 deep, one direction" "tcp" SMALL EIGHT Peers RateAtLeast(10.0);
     "8 B 64 deep, both directions" "tcp" SMALL_BOTH EIGHT Peers RateAtLeast(10.0);
     "8 B 64 deep, one direction" "shm" SMALL EIGHT Peers RateAtLeast(2.0);
@@ -117,7 +121,7 @@ targets! {
 }
 
 /// Rows that other programs measure: what, and which.
-pub(crate) const ELSEWHERE: [(&str, &str); 4] = [
+pub(crate) const ELSEWHERE: [(&str, &str); 3] = [
     (
         "instructions of an 8 B message, of an empty read",
         "bench/budget",
@@ -126,7 +130,6 @@ pub(crate) const ELSEWHERE: [(&str, &str); 4] = [
         "10,000 posted or unexpected messages beside 10",
         "ripstop-bench scale",
     ),
-    ("Open MPI on lnx", "interop/run"),
     (
         "awaited on tokio",
         "cargo run --release -p ripstop --example awaited",
@@ -135,7 +138,7 @@ pub(crate) const ELSEWHERE: [(&str, &str); 4] = [
 
 /// Rows that lack a subject: what, and what to install or to ask for.
 pub(crate) fn missing(record: &Record) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let subjects: [(Role, _); 2] = [
+    let subjects: [(Role, _); 3] = [
         (
             Role::Peer,
             ("C libfabric", "give its libfabric.so.1 with --peer"),
@@ -145,6 +148,13 @@ pub(crate) fn missing(record: &Record) -> impl Iterator<Item = (&'static str, &'
             (
                 "UCX",
                 "apt-get install ucx-utils, or give a newer ucx_perftest with --ucx (PyPI: libucx-cu12)",
+            ),
+        ),
+        (
+            Role::OnOurs,
+            (
+                "Open MPI on lnx beside MPICH on shm, and their own shared memory",
+                "give --mpi",
             ),
         ),
     ];
@@ -225,6 +235,11 @@ impl Target {
             Against::Machine | Against::SingleCopy => of(Role::Machine),
             Against::Rust => of(Role::Rust),
             Against::Ucx => of(Role::Ucx),
+            Against::BareShm => record
+                .labelled(MPICH_ON_SHM)
+                .map(Some)
+                .into_iter()
+                .collect(),
             Against::Peers => {
                 let subjects = record.subjects.iter().enumerate();
                 let peers = subjects.filter(|(_, subject)| subject.role == Role::Peer);
@@ -282,7 +297,10 @@ impl Target {
         distance: Distance,
         other: Option<usize>,
     ) -> Option<Verdict> {
-        let ours = record.subject(Role::Ours)?;
+        let ours = match self.against {
+            Against::BareShm => record.labelled(OPEN_MPI_ON_LNX)?,
+            _ => record.subject(Role::Ours)?,
+        };
         let (mut short, mut tests, mut worst) = (0, 0, None::<(f64, f64, String)>);
         for taken in record
             .tests
@@ -343,6 +361,7 @@ pub(crate) fn verdicts(record: &Record) -> Vec<Verdict> {
 mod tests {
     use super::super::samples::tests::{record, taken};
     use super::*;
+    use crate::subject::Subject;
 
     fn found(tests: Vec<Taken>) -> Vec<Verdict> {
         verdicts(&record(tests))
@@ -369,6 +388,30 @@ mod tests {
         assert!((line.figure - 2.25).abs() < 1e-9);
         assert_eq!(line.text(), "holds");
         assert!(one(&found, "beside Rust", "Rust").holds());
+    }
+
+    #[test]
+    fn open_mpi_on_lnx_is_compared_with_mpich_on_shm() {
+        let rounds: (f64, &[f64]) = (40.0, &[90.0, 90.0, 100.0, 80.0, 200.0, 250.0]);
+        let mut record = record(vec![taken(Kind::Latency, 8, &[rounds])]);
+        let what = "8 B half round trip, Open MPI on lnx";
+        assert!(verdicts(&record).iter().all(|verdict| verdict.what != what));
+        let lacking: Vec<_> = missing(&record).map(|(what, _)| what).collect();
+        assert!(
+            lacking.contains(&"UCX") && lacking.len() == 2,
+            "{lacking:?}"
+        );
+        for label in [MPICH_ON_SHM, OPEN_MPI_ON_LNX] {
+            record.subjects.push(Subject {
+                role: Role::OnOurs,
+                label: label.to_owned(),
+                about: String::new(),
+            });
+        }
+        let found = verdicts(&record);
+        let lnx = one(&found, what, MPICH_ON_SHM);
+        assert!((lnx.figure - 1.25).abs() < 1e-9, "{lnx:?}");
+        assert_eq!(lnx.text(), "falls short by 4.2 %");
     }
 
     #[test]
