@@ -70,7 +70,7 @@ enum Command {
         lib: Option<PathBuf>,
     },
     /// Measure ours beside other libraries and what the machine can do.
-    Compare(compare::Options),
+    Compare(Box<compare::Options>),
     /// Measure ours beside other libraries as something grows: connected peers, posted receives,
     /// unexpected messages, registered regions, processes of a group.
     Scale(scale::Options),

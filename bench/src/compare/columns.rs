@@ -32,8 +32,10 @@ pub(super) struct Place<'a> {
     pub(super) wanted: Wanted,
     /// The largest message.
     pub(super) largest: usize,
-    /// One for each of the two sides, or none.
-    pub(super) cores: &'a [usize],
+    /// One for each process, by rank, or none.
+    pub(super) cores: Vec<usize>,
+    /// Processes beside the first.
+    pub(super) peers: u32,
 }
 
 impl Place<'_> {
@@ -44,8 +46,8 @@ impl Place<'_> {
     pub(super) fn start(&self, subject: &perf::Subject) -> Result<Crew> {
         Crew::start(&Start {
             subject,
-            processes: 2,
-            cores: self.cores.to_vec(),
+            processes: 1 + self.peers as usize,
+            cores: self.cores.clone(),
             setup: Setup {
                 provider: self.provider.to_owned(),
                 wanted: self.wanted,
@@ -63,7 +65,7 @@ impl Place<'_> {
 /// The processes of a column in one round.
 pub(super) enum Taker<'a> {
     /// They wait for orders.
-    Crew(Crew),
+    Crew(Crew, &'a Place<'a>),
     /// They are started for each sample.
     Ucx(&'a Ucx, &'a Place<'a>),
     /// They wait for orders.
@@ -77,17 +79,21 @@ impl Column {
     /// What a process says.
     pub(super) fn start<'a>(&'a self, place: &'a Place<'a>) -> Result<Option<Taker<'a>>> {
         match &self.runs {
+            // Others have no test of more than two processes.
+            Runs::Perf(perf::Subject::Machine) | Runs::Ucx(_) | Runs::Mpi(_) if place.peers > 1 => {
+                Ok(None)
+            }
             Runs::Perf(subject) => match place.start(subject) {
                 Err(error) if error.is::<Lacks>() => {
                     eprintln!("note: {error}, so it is left out");
                     Ok(None)
                 }
-                other => other.map(|crew| Some(Taker::Crew(crew))),
+                other => other.map(|crew| Some(Taker::Crew(crew, place))),
             },
             Runs::Ucx(ucx) => Ok(Some(Taker::Ucx(ucx, place))),
             // It has tests of messages within a machine.
             Runs::Mpi(_) if place.provider != "shm" || place.wanted != Wanted::Messages => Ok(None),
-            Runs::Mpi(mpi) => match mpi.start(place.cores) {
+            Runs::Mpi(mpi) => match mpi.start(&place.cores) {
                 Ok(ranks) => Ok(Some(Taker::Mpi(mpi, ranks))),
                 Err(error) => {
                     eprintln!("note: {}: {error:#}, so it is left out", mpi.label());
@@ -106,12 +112,12 @@ impl Taker<'_> {
     /// When a process of ours fails.
     pub(super) fn take(&mut self, test: Test) -> Result<Option<f64>> {
         match self {
-            Self::Crew(crew) => {
+            Self::Crew(crew, place) => {
                 let sample = crew.take(test)?;
-                Ok((sample.nanos > 0).then(|| each(sample.nanos, test)))
+                Ok((sample.nanos > 0).then(|| each(sample.nanos, test, place.peers)))
             }
             Self::Ucx(ucx, place) => {
-                let taken = ucx.take(place.provider, test, place.cores);
+                let taken = ucx.take(place.provider, test, &place.cores);
                 Ok(taken.unwrap_or_else(|error| {
                     eprintln!("note: UCX, {}: {error:#}", place.provider);
                     None
@@ -126,9 +132,9 @@ impl Taker<'_> {
 }
 
 /// Nanoseconds of one: half of a round trip, all of anything else.
-fn each(nanos: u64, test: Test) -> f64 {
-    let halves = if test.kind == Kind::Latency { 2.0 } else { 1.0 };
-    nanos as f64 / f64::from(test.count) / halves
+fn each(nanos: u64, test: Test, peers: u32) -> f64 {
+    let parts = if test.kind == Kind::Latency { 2 } else { peers };
+    nanos as f64 / f64::from(test.count) / f64::from(parts)
 }
 
 /// Ours, ours from Rust, the peers, UCX, the MPIs and the machine.
@@ -199,13 +205,11 @@ mod tests {
 
     #[test]
     fn half_a_round_trip_is_half() {
-        let test = |kind| Test {
-            kind,
-            size: 8,
-            count: 10,
-        };
-        assert_eq!(each(1000, test(Kind::Latency)), 50.0);
-        assert_eq!(each(1000, test(Kind::Exchange)), 100.0);
-        assert_eq!(each(1000, test(Kind::StreamBoth)), 100.0);
+        let test = |kind| Test::new(kind, 8, 10);
+        assert_eq!(each(1000, test(Kind::Latency), 1), 50.0);
+        assert_eq!(each(1000, test(Kind::Exchange), 1), 100.0);
+        assert_eq!(each(1000, test(Kind::StreamBoth), 1), 100.0);
+        // Each of four has sent ten.
+        assert_eq!(each(1000, test(Kind::Gather), 4), 25.0);
     }
 }

@@ -6,9 +6,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use ripstop_cli::perf::{choose_cores, digits};
+use ripstop_cli::perf::digits;
 
 use super::Options;
+use super::cores::Cores;
 use super::pinned::{Ended, pinned};
 use super::samples::Spread;
 use crate::existing;
@@ -45,7 +46,7 @@ pub(super) fn print(dir: &Path, options: &Options) -> Result<()> {
     for peer in &options.peer {
         libs.push(existing(peer)?);
     }
-    let cores = choose_cores(None)?;
+    let cores = Cores::choose(options.cores)?;
     let rounds = options.pairs.unwrap_or(if options.quick { 3 } else { 7 });
     let sizes: &[usize] = if options.quick { &QUICK_SIZES } else { &SIZES };
     let mut header = ["program", "bytes"].map(ToOwned::to_owned).to_vec();

@@ -8,11 +8,13 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
+use cores::Cores;
 use ripstop_cli::perf::{Kind, size};
 
 use crate::saved;
 
 mod columns;
+mod cores;
 mod fabtests;
 mod mpi;
 mod pinned;
@@ -64,9 +66,19 @@ pub(crate) struct Options {
     #[arg(long)]
     quick: bool,
 
-    /// The two cores to run on, such as 0,1.
-    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 2)]
-    cores: Vec<usize>,
+    /// Messages or operations under way in the test `depth`.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,4,16,64,256",
+        value_parser = clap::value_parser!(u32).range(1..=1024))]
+    depth: Vec<u32>,
+
+    /// Processes that send in the test `peers`.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16,32,64",
+        value_parser = clap::value_parser!(u32).range(1..=256))]
+    peers: Vec<u32>,
+
+    /// The two cores to run on, such as 0,1; near and far measure which are; one is both sides on one.
+    #[arg(long, value_name = "A,B|near|far|one", value_parser = Cores::parse)]
+    cores: Option<Cores>,
 
     /// Also run fi_rma_bw, fi_rdm_tagged_bw and fi_rdm_tagged_pingpong of this folder, which were
     /// built elsewhere, on ours and each peer.
@@ -105,15 +117,21 @@ enum Tests {
     Writes,
     /// RMA reads, 64 under way.
     Reads,
+    /// Tagged messages and RMA writes of three sizes by how many are under way.
+    Depth,
+    /// Tagged messages of many processes to one.
+    Peers,
 }
 
 impl Tests {
-    const fn kinds(self) -> [Kind; 2] {
+    const fn kinds(self) -> &'static [Kind] {
         match self {
-            Self::Latency => [Kind::Latency, Kind::Exchange],
-            Self::Messages => [Kind::Stream, Kind::StreamBoth],
-            Self::Writes => [Kind::Write, Kind::WriteBoth],
-            Self::Reads => [Kind::Read, Kind::ReadBoth],
+            Self::Latency => &[Kind::Latency, Kind::Exchange],
+            Self::Messages => &[Kind::Stream, Kind::StreamBoth],
+            Self::Writes => &[Kind::Write, Kind::WriteBoth],
+            Self::Reads => &[Kind::Read, Kind::ReadBoth],
+            Self::Depth => &[Kind::Stream, Kind::Write],
+            Self::Peers => &[Kind::Gather],
         }
     }
 }

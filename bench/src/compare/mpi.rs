@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ripstop_cli::perf::{Kind, Test, WINDOW};
+use ripstop_cli::perf::{Kind, Test, batch};
 use tempfile::TempDir;
 
 use super::pinned::{Ended, pinned};
@@ -192,10 +192,12 @@ fn order(test: Test) -> Option<String> {
     };
     let before = match test.kind {
         Kind::Latency | Kind::Exchange => test.count / 10 + 10,
-        _ => WINDOW,
+        _ => batch(test.depth),
     };
-    let Test { size, count, .. } = test;
-    Some(format!("{kind} {size} {count} {before} {WINDOW}\n"))
+    let Test {
+        size, count, depth, ..
+    } = test;
+    Some(format!("{kind} {size} {count} {before} {depth}\n"))
 }
 
 /// The command that starts the ranks.
@@ -269,18 +271,14 @@ mod tests {
 
     #[test]
     fn orders_are_of_messages_only() {
-        let test = |kind| Test {
-            kind,
-            size: 8,
-            count: 640,
-        };
+        let test = |kind| Test::new(kind, 8, 640);
         assert_eq!(
             order(test(Kind::Latency)).expect("one"),
             "latency 8 640 74 64\n"
         );
         assert_eq!(
             order(test(Kind::Stream)).expect("one"),
-            "stream 8 640 64 64\n"
+            "stream 8 640 32 64\n"
         );
         assert_eq!(order(test(Kind::Write)), None);
     }
@@ -295,12 +293,7 @@ mod tests {
             Kind::Stream,
             Kind::StreamBoth,
         ] {
-            let order = order(Test {
-                kind,
-                size: 1,
-                count: 1,
-            })
-            .expect("one");
+            let order = order(Test::new(kind, 1, 1)).expect("one");
             let name = order.split(' ').next().expect("a word");
             assert!(program.contains(&format!("{{\"{name}\",")), "{name}");
         }

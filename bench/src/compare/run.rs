@@ -1,10 +1,11 @@
 //! Taking the samples, in turns.
 
 use anyhow::{Result, ensure};
-use ripstop_cli::perf::{self, BATCH, Crew, Kind, Test, Wanted, bytes, choose_cores, warn_of_load};
+use ripstop_cli::perf::{self, Crew, Kind, Test, WINDOW, Wanted, batch, warn_of_load};
 
 use super::columns::{Column, Place, Taker, columns};
-use super::samples::{Record, Round, Taken};
+use super::cores::Cores;
+use super::samples::{Record, Round, Sweep, Taken};
 use super::{Options, Tests};
 use crate::machine;
 use crate::progress::bar;
@@ -28,6 +29,10 @@ const SIZES: [usize; 12] = [
 /// Sizes of a quick run, in bytes.
 const QUICK_SIZES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
 
+/// Sizes of the sweeps of depths and of peers, in bytes.
+const DEPTH_SIZES: [usize; 3] = [8, 4 << 10, 64 << 10];
+const PEERS_SIZES: [usize; 2] = [8, 4 << 10];
+
 /// Rounds of a whole run and of a quick one.
 const ROUNDS: u32 = 7;
 const QUICK_ROUNDS: u32 = 3;
@@ -35,6 +40,14 @@ const QUICK_ROUNDS: u32 = 3;
 /// How often a cache line goes there and back beside each sample: about a millisecond with what comes
 /// before it.
 const HANDOVERS: u32 = 3_000;
+
+/// Tests of the same processes.
+struct Part {
+    wanted: Wanted,
+    /// Processes beside the first.
+    peers: u32,
+    tests: Vec<(Sweep, Test)>,
+}
 
 /// What is done, and how often.
 struct Plan<'a> {
@@ -50,11 +63,7 @@ struct Plan<'a> {
 /// # Errors
 /// When a library is not there or a process fails.
 pub(super) fn measure(options: &Options) -> Result<Record> {
-    let asked = match options.cores[..] {
-        [a, b] => Some((a, b)),
-        _ => None,
-    };
-    let cores = choose_cores(asked)?;
+    let cores = Cores::choose(options.cores)?;
     warn_of_load(cores);
     let plan = Plan {
         options,
@@ -78,8 +87,8 @@ pub(super) fn measure(options: &Options) -> Result<Record> {
         given => given.iter().map(String::as_str).collect(),
     };
     for provider in providers {
-        for wanted in [Wanted::Messages, Wanted::Memory] {
-            record.tests.extend(plan.measure(provider, wanted)?);
+        for part in plan.parts() {
+            record.tests.extend(plan.measure(provider, &part)?);
         }
     }
     ensure!(!record.tests.is_empty(), "there is nothing to measure");
@@ -98,63 +107,121 @@ fn sizes(options: &Options) -> Vec<usize> {
 }
 
 impl Plan<'_> {
-    /// The tests of endpoints that do what is wanted.
-    fn tests(&self, wanted: Wanted) -> Vec<Test> {
-        let all = match wanted {
-            Wanted::Messages => [Tests::Latency, Tests::Messages],
-            _ => [Tests::Writes, Tests::Reads],
-        };
-        let asked = &self.options.test;
-        let tests = all
-            .into_iter()
-            .filter(|test| asked.is_empty() || asked.contains(test));
-        let kinds = tests.flat_map(Tests::kinds).collect::<Vec<_>>();
-        let of = |kind: &Kind| {
-            let (kind, quick) = (*kind, self.options.quick);
-            self.sizes.iter().map(move |&size| Test {
-                kind,
-                size,
-                count: count(kind, size, quick),
-            })
-        };
-        kinds.iter().flat_map(of).collect()
+    /// Messages, memory, and each number of peers.
+    fn parts(&self) -> Vec<Part> {
+        let peers = self.options.peers.iter();
+        let peers = peers.map(|&peers| (Wanted::Messages, peers, &[Tests::Peers][..]));
+        let messages = &[Tests::Latency, Tests::Messages, Tests::Depth][..];
+        let memory = &[Tests::Writes, Tests::Reads, Tests::Depth][..];
+        let pairs = [(Wanted::Messages, 1, messages), (Wanted::Memory, 1, memory)];
+        let parts = pairs.into_iter().chain(peers);
+        let parts = parts.map(|(wanted, peers, tests)| Part {
+            wanted,
+            peers,
+            tests: self.tests(wanted, peers, tests),
+        });
+        parts.filter(|part| !part.tests.is_empty()).collect()
     }
 
-    /// All rounds of a provider; processes are started anew in each.
-    fn measure(&self, provider: &str, wanted: Wanted) -> Result<Vec<Taken>> {
-        let tests = self.tests(wanted);
-        let new = |test: &Test| Taken {
+    /// What is done of these tests by endpoints that do what is wanted.
+    fn tests(&self, wanted: Wanted, peers: u32, tests: &[Tests]) -> Vec<(Sweep, Test)> {
+        let asked = &self.options.test;
+        let tests = tests
+            .iter()
+            .filter(|test| asked.is_empty() || asked.contains(test));
+        let mut found = Vec::new();
+        for &test in tests {
+            let (sweep, sizes, depths) = match test {
+                Tests::Depth => (
+                    Sweep::Depth,
+                    self.few(&DEPTH_SIZES),
+                    &self.options.depth[..],
+                ),
+                Tests::Peers => (Sweep::Peers, self.few(&PEERS_SIZES), &[WINDOW][..]),
+                _ => (Sweep::Size, self.sizes.clone(), &[WINDOW][..]),
+            };
+            let writes = |kind: &&Kind| matches!(kind, Kind::Write) == (wanted == Wanted::Memory);
+            let kinds = test.kinds().iter();
+            for &kind in kinds.filter(|kind| sweep != Sweep::Depth || writes(kind)) {
+                for &size in &sizes {
+                    let at = |&depth: &u32| {
+                        let test = Test {
+                            depth,
+                            ..Test::new(kind, size, 0)
+                        };
+                        (
+                            sweep,
+                            Test {
+                                count: self.count(test, peers),
+                                ..test
+                            },
+                        )
+                    };
+                    found.extend(depths.iter().map(at));
+                }
+            }
+        }
+        found
+    }
+
+    /// The sizes of a sweep of something else: these, or those that were asked for.
+    fn few(&self, sizes: &[usize]) -> Vec<usize> {
+        match self.options.sizes.is_empty() {
+            true => sizes.to_vec(),
+            false => self.sizes.clone(),
+        }
+    }
+
+    /// How many of a test make a sample.
+    fn count(&self, test: Test, peers: u32) -> u32 {
+        let shared = matches!(self.cores[..], [a, b] if a == b);
+        count(test, peers, self.options.quick, shared)
+    }
+
+    /// All rounds of a part; processes are started anew in each.
+    fn measure(&self, provider: &str, part: &Part) -> Result<Vec<Taken>> {
+        let new = |(sweep, test): &(Sweep, Test)| Taken {
             provider: provider.to_owned(),
             kind: test.kind,
             size: test.size,
+            sweep: *sweep,
+            depth: test.depth,
+            peers: part.peers,
             count: test.count,
             rounds: Vec::new(),
         };
-        let mut taken: Vec<Taken> = tests.iter().map(new).collect();
-        let bar = bar(provider, tests.len() * self.rounds as usize);
+        let mut taken: Vec<Taken> = part.tests.iter().map(new).collect();
+        let bar = bar(provider, part.tests.len() * self.rounds as usize);
+        let largest = part.tests.iter().map(|(_, test)| test.size).max();
+        let place = Place {
+            provider,
+            wanted: part.wanted,
+            largest: largest.unwrap_or(1),
+            cores: self.cores_of(part.peers),
+            peers: part.peers,
+        };
         for round in 0..self.rounds {
-            if tests.is_empty() {
-                break;
-            }
-            let place = Place {
-                provider,
-                wanted,
-                largest: self.sizes.last().copied().unwrap_or(1),
-                cores: &self.cores,
-            };
             let mut probe = self.probe()?;
             let takers = self.columns.iter().map(|column| column.start(&place));
             let mut takers = takers.collect::<Result<Vec<_>>>()?;
-            for (test, taken) in tests.iter().zip(&mut taken) {
-                bar.set_message(format!("{} {}", test.kind.word(), bytes(test.size)));
-                taken
-                    .rounds
-                    .push(self.round(&mut takers, &mut probe, *test, round)?);
+            for ((_, test), taken) in part.tests.iter().zip(&mut taken) {
+                bar.set_message(taken.name());
+                let found = self.round(&mut takers, &mut probe, *test, round)?;
+                taken.rounds.push(found);
                 bar.inc(1);
             }
         }
         bar.finish_and_clear();
         Ok(taken)
+    }
+
+    /// The cores by rank: all but the first process share the second core.
+    fn cores_of(&self, peers: u32) -> Vec<usize> {
+        let [first, second] = self.cores[..] else {
+            return Vec::new();
+        };
+        let rest = std::iter::repeat_n(second, peers as usize);
+        std::iter::once(first).chain(rest).collect()
     }
 
     /// The processes that hand a cache line over beside each sample.
@@ -163,7 +230,8 @@ impl Plan<'_> {
             provider: "shm",
             wanted: Wanted::Messages,
             largest: 1,
-            cores: &self.cores,
+            cores: self.cores.clone(),
+            peers: 1,
         };
         place.start(&perf::Subject::Machine)
     }
@@ -182,6 +250,7 @@ impl Plan<'_> {
         }
         let mut found = Round {
             handovers: Vec::new(),
+            one_core: matches!(self.cores[..], [a, b] if a == b),
             nanos: vec![None; takers.len()],
         };
         for subject in order {
@@ -208,8 +277,12 @@ impl Plan<'_> {
     }
 }
 
-/// Messages or operations of a sample: tens of milliseconds.
-fn count(kind: Kind, size: usize, quick: bool) -> u32 {
+/// Messages or operations of a sample, of each sender: tens of milliseconds. Where both sides share a
+/// core, each waits for the other's turn.
+fn count(test: Test, peers: u32, quick: bool, shared: bool) -> u32 {
+    let Test {
+        kind, size, depth, ..
+    } = test;
     let waits = matches!(kind, Kind::Latency | Kind::Exchange);
     let count = match kind {
         Kind::Latency | Kind::Exchange | Kind::Read | Kind::ReadBoth => {
@@ -217,11 +290,17 @@ fn count(kind: Kind, size: usize, quick: bool) -> u32 {
         }
         _ => 40_000 / (1 + size / (4 << 10)),
     };
-    let count = u32::try_from(if quick { count / 4 } else { count }).unwrap_or(u32::MAX);
+    let count = match (shared, waits || depth < WINDOW) {
+        (false, _) => count,
+        (true, true) => count / 40,
+        (true, false) => count / 10,
+    };
+    let count = if quick { count / 4 } else { count };
+    let count = u32::try_from(count).unwrap_or(u32::MAX) / peers;
     match waits {
         true => count.max(10),
         // The receiver acknowledges whole batches.
-        false => count.max(BATCH).next_multiple_of(BATCH),
+        false => count.max(1).next_multiple_of(batch(depth)),
     }
 }
 
@@ -231,13 +310,23 @@ mod tests {
 
     #[test]
     fn streams_are_whole_batches() {
-        for size in SIZES {
-            for kind in [Kind::Stream, Kind::WriteBoth, Kind::Read] {
-                for quick in [false, true] {
-                    assert!(count(kind, size, quick).is_multiple_of(BATCH));
+        for (size, depth) in SIZES
+            .into_iter()
+            .zip([1, 2, 3, 4, 16, 64, 256].into_iter().cycle())
+        {
+            let test = |kind| Test {
+                depth,
+                ..Test::new(kind, size, 0)
+            };
+            for kind in [Kind::Stream, Kind::WriteBoth, Kind::Read, Kind::Gather] {
+                for (quick, shared, peers) in
+                    [(false, false, 1), (true, false, 64), (true, true, 1)]
+                {
+                    let count = count(test(kind), peers, quick, shared);
+                    assert!(count > 0 && count.is_multiple_of(batch(depth)));
                 }
             }
-            assert!(count(Kind::Latency, size, true) >= 10);
+            assert!(count(test(Kind::Latency), 1, true, true) >= 10);
         }
     }
 }

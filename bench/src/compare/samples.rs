@@ -1,7 +1,7 @@
 //! What was measured, as it is kept: every sample, with the handovers taken around it.
 
 use anyhow::{Result, ensure};
-use ripstop_cli::perf::{Kind, median};
+use ripstop_cli::perf::{Kind, WINDOW, bytes, median};
 use serde::{Deserialize, Serialize};
 
 use crate::subject::{Role, Subject, same};
@@ -24,7 +24,9 @@ pub(crate) enum Distance {
     Mid,
     /// From [`FAR_FROM_NS`] on.
     Far,
-    /// Both sides on one core, or on any: no handover was taken.
+    /// Both sides on one core: there is no handover.
+    One,
+    /// On any cores: no handover was taken.
     Unknown,
 }
 
@@ -44,6 +46,7 @@ impl Distance {
             Self::Near => "near",
             Self::Mid => "mid",
             Self::Far => "far",
+            Self::One => "one",
             Self::Unknown => "unknown",
         }
     }
@@ -61,13 +64,42 @@ pub(crate) struct Record {
     pub(crate) tests: Vec<Taken>,
 }
 
+/// What a test is one of many of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Sweep {
+    /// Of sizes.
+    #[default]
+    Size,
+    /// Of how many messages or operations are under way.
+    Depth,
+    /// Of how many processes send to one.
+    Peers,
+}
+
+const fn window() -> u32 {
+    WINDOW
+}
+
+const fn one() -> u32 {
+    1
+}
+
 /// A test of one provider and size.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Taken {
     pub(crate) provider: String,
     pub(crate) kind: Kind,
     pub(crate) size: usize,
-    /// Messages or operations of a sample.
+    #[serde(default)]
+    pub(crate) sweep: Sweep,
+    /// Messages or operations under way, of each sender.
+    #[serde(default = "window")]
+    pub(crate) depth: u32,
+    /// Processes that send, where it is a sweep of them.
+    #[serde(default = "one")]
+    pub(crate) peers: u32,
+    /// Messages or operations of a sample, of each sender.
     pub(crate) count: u32,
     pub(crate) rounds: Vec<Round>,
 }
@@ -77,6 +109,9 @@ pub(crate) struct Taken {
 pub(crate) struct Round {
     /// Nanoseconds of a handover before each sample and after the last.
     pub(crate) handovers: Vec<f64>,
+    /// Both sides were on one core.
+    #[serde(default)]
+    pub(crate) one_core: bool,
     /// Nanoseconds of each subject: half a round trip, an exchange, a message or an operation. `None`
     /// where it cannot do that.
     pub(crate) nanos: Vec<Option<f64>>,
@@ -85,6 +120,9 @@ pub(crate) struct Round {
 impl Round {
     /// The group it is in; `None` when the cores moved while it was taken.
     pub(crate) fn distance(&self) -> Option<Distance> {
+        if self.one_core {
+            return Some(Distance::One);
+        }
         let Some(least) = self.handovers.iter().copied().min_by(f64::total_cmp) else {
             return Some(Distance::Unknown);
         };
@@ -108,10 +146,31 @@ impl Taken {
             .collect()
     }
 
-    /// Whether a group has a third of the rounds at least: fewer are too few to judge by.
+    /// Whether a group has a third of the rounds at least: fewer are too few to judge by. Rounds on one
+    /// core and on two count apart, since they are runs of their own.
     pub(crate) fn is_enough(&self, distance: Distance) -> bool {
         let rounds = self.of(distance).len();
-        rounds > 0 && rounds * 3 >= self.rounds.len()
+        let one = distance == Distance::One;
+        let all = self.rounds.iter().filter(|round| round.one_core == one);
+        rounds > 0 && rounds * 3 >= all.count()
+    }
+
+    /// What it is, in words.
+    pub(crate) fn name(&self) -> String {
+        let (size, kind) = (bytes(self.size), self.kind.word());
+        match self.sweep {
+            Sweep::Size => format!("{size} {kind}"),
+            Sweep::Depth => format!("{size} {kind}, {} deep", self.depth),
+            Sweep::Peers => format!("{size} {kind}, {} peers", self.peers),
+        }
+    }
+
+    /// What tells it apart from other tests of a run.
+    fn key(&self) -> (&str, Kind, usize, Sweep, u32, u32) {
+        let Self {
+            kind, size, sweep, ..
+        } = *self;
+        (&self.provider, kind, size, sweep, self.depth, self.peers)
     }
 
     /// The nanoseconds of a subject in a group.
@@ -202,9 +261,7 @@ impl Record {
             "it was measured with other libraries or on another machine"
         );
         for taken in other.tests {
-            let same = |mine: &&mut Taken| {
-                (&mine.provider, mine.kind, mine.size) == (&taken.provider, taken.kind, taken.size)
-            };
+            let same = |mine: &&mut Taken| mine.key() == taken.key();
             match self.tests.iter_mut().find(same) {
                 Some(mine) => mine.rounds.extend(taken.rounds),
                 None => self.tests.push(taken),
@@ -253,12 +310,16 @@ pub(crate) mod tests {
     pub(crate) fn taken(kind: Kind, size: usize, rounds: &[(f64, &[f64])]) -> Taken {
         let round = |(handover, nanos): &(f64, &[f64])| Round {
             handovers: vec![*handover; 3],
+            one_core: false,
             nanos: nanos.iter().copied().map(Some).collect(),
         };
         Taken {
             provider: "shm".to_owned(),
             kind,
             size,
+            sweep: Sweep::Size,
+            depth: WINDOW,
+            peers: 1,
             count: 1,
             rounds: rounds.iter().map(round).collect(),
         }
@@ -319,6 +380,7 @@ pub(crate) mod tests {
         let round = |handovers: &[f64]| {
             let round = Round {
                 handovers: handovers.to_vec(),
+                one_core: false,
                 nanos: vec![Some(1.0)],
             };
             round.distance()
@@ -327,6 +389,46 @@ pub(crate) mod tests {
         assert_eq!(round(&[98.0, 99.0, 104.0]), Some(Distance::Near));
         assert_eq!(round(&[120.0, 130.0]), Some(Distance::Mid));
         assert_eq!(round(&[]), Some(Distance::Unknown));
+    }
+
+    #[test]
+    fn rounds_on_one_core_are_a_group_of_their_own() {
+        let near: (f64, &[f64]) = (30.0, &[1.0]);
+        let mut taken = taken(Kind::Latency, 8, &[near, near, near, near]);
+        for round in &mut taken.rounds[..3] {
+            (round.one_core, round.handovers) = (true, Vec::new());
+        }
+        assert_eq!(taken.of(Distance::One).len(), 3);
+        assert!(taken.is_enough(Distance::Near) && taken.is_enough(Distance::One));
+        let record = record(vec![taken]);
+        assert_eq!(record.distances(), [Distance::Near, Distance::One]);
+    }
+
+    #[test]
+    fn depths_and_peers_are_tests_of_their_own() {
+        let all = taken(Kind::Stream, 8, &[(30.0, &[1.0])]);
+        let deep = Taken {
+            sweep: Sweep::Depth,
+            depth: 4,
+            ..all.clone()
+        };
+        let deeper = Taken {
+            depth: 16,
+            ..deep.clone()
+        };
+        let many = Taken {
+            sweep: Sweep::Peers,
+            kind: Kind::Gather,
+            peers: 2,
+            ..all.clone()
+        };
+        assert_eq!(deep.name(), "8 stream, 4 deep");
+        assert_eq!(many.name(), "8 messages of peers, 2 peers");
+        let mut one = record(vec![all, deep.clone()]);
+        one.merge(record(vec![deep, deeper, many]))
+            .expect("the same subjects");
+        let rounds: Vec<_> = one.tests.iter().map(|taken| taken.rounds.len()).collect();
+        assert_eq!(rounds, [1, 2, 1, 1]);
     }
 
     #[test]

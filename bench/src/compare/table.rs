@@ -4,7 +4,7 @@ use comfy_table::Table;
 use ripstop_cli::perf::{Kind, WINDOW, bytes, digits};
 use serde_json::{Value, json};
 
-use super::samples::{Distance, FAR_FROM_NS, NEAR_BELOW_NS, Record, Spread, Taken};
+use super::samples::{Distance, FAR_FROM_NS, NEAR_BELOW_NS, Record, Spread, Sweep, Taken};
 use super::targets::{ELSEWHERE, Verdict, missing};
 use crate::subject::{Role, Subject};
 use crate::table::{align_right, table};
@@ -20,7 +20,7 @@ pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
     }
     println!(
         "medians, ± half the distance of the quartiles; {WINDOW} messages or operations under way but \
-         for latency; both: each side at once, the figure is of one side\n\
+         for latency and where it is said; both: each side at once, the figure is of one side\n\
          near: a handover of a cache line takes less than {NEAR_BELOW_NS} ns; far: {FAR_FROM_NS} ns or \
          more; mid: between"
     );
@@ -32,15 +32,19 @@ pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
     }
     for distance in record.distances() {
         for provider in record.providers() {
-            for kind in kinds() {
-                let tests = record.tests.iter();
-                let tests: Vec<&Taken> = tests
-                    .filter(|taken| taken.provider == provider && taken.kind == kind)
-                    .filter(|taken| !taken.of(distance).is_empty())
-                    .collect();
-                if !tests.is_empty() {
-                    println!("\n{provider}, {}, {}", title(kind), place(record, distance));
-                    println!("{}", rows(record, &tests, distance));
+            for sweep in [Sweep::Size, Sweep::Depth, Sweep::Peers] {
+                for kind in kinds() {
+                    let tests = record.tests.iter();
+                    let tests: Vec<&Taken> = tests
+                        .filter(|taken| taken.provider == provider && taken.kind == kind)
+                        .filter(|taken| taken.sweep == sweep && !taken.of(distance).is_empty())
+                        .collect();
+                    if !tests.is_empty() {
+                        let by = by(sweep).map_or_else(String::new, |by| format!(" by {by}"));
+                        let (what, place) = (title(kind), place(record, distance));
+                        println!("\n{provider}, {what}{by}, {place}");
+                        println!("{}", rows(record, &tests, distance));
+                    }
                 }
             }
         }
@@ -63,6 +67,7 @@ pub(super) fn json(record: &Record, verdicts: &[Verdict]) -> Value {
             let spread = |subject| Spread::of(&taken.nanos(distance, subject));
             json!({
                 "provider": taken.provider, "test": taken.kind.word(), "bytes": taken.size,
+                "sweep": taken.sweep, "depth": taken.depth, "peers": taken.peers,
                 "nanoseconds": subjects.map(spread).collect::<Vec<_>>(),
             })
         };
@@ -77,7 +82,7 @@ pub(super) fn json(record: &Record, verdicts: &[Verdict]) -> Value {
 }
 
 /// All kinds, one direction before both.
-fn kinds() -> [Kind; 8] {
+fn kinds() -> [Kind; 9] {
     [
         Kind::Latency,
         Kind::Exchange,
@@ -87,7 +92,26 @@ fn kinds() -> [Kind; 8] {
         Kind::WriteBoth,
         Kind::Read,
         Kind::ReadBoth,
+        Kind::Gather,
     ]
+}
+
+/// What the tests of a sweep differ in besides their size.
+pub(super) const fn by(sweep: Sweep) -> Option<&'static str> {
+    match sweep {
+        Sweep::Size => None,
+        Sweep::Depth => Some("under way"),
+        Sweep::Peers => Some("peers"),
+    }
+}
+
+/// Where a test is in its sweep.
+pub(super) fn at(taken: &Taken) -> usize {
+    match taken.sweep {
+        Sweep::Size => taken.size,
+        Sweep::Depth => taken.depth as usize,
+        Sweep::Peers => taken.peers as usize,
+    }
 }
 
 /// What a test is, and which way its figures are good.
@@ -101,6 +125,9 @@ pub(super) fn title(kind: Kind) -> &'static str {
         Kind::WriteBoth => "RMA writes, both (more is better)",
         Kind::Read => "RMA reads (more is better)",
         Kind::ReadBoth => "RMA reads, both (more is better)",
+        Kind::Gather => {
+            "tagged messages of processes on one core to one on the other (more is better)"
+        }
         other => other.word(),
     }
 }
@@ -120,12 +147,13 @@ pub(super) fn place(record: &Record, distance: Distance) -> String {
             spread.range.0,
             spread.range.1
         ),
+        None if distance == Distance::One => "both sides on one core".to_owned(),
         None => "cores not told apart".to_owned(),
     }
 }
 
 /// A figure in its unit, of nanoseconds.
-fn figure(kind: Kind, size: usize, nanos: f64) -> f64 {
+pub(super) fn figure(kind: Kind, size: usize, nanos: f64) -> f64 {
     match (is_latency(kind), size >= BANDWIDTH_FROM) {
         (true, _) => nanos / 1e3,
         (false, false) => 1e3 / nanos,
@@ -133,7 +161,7 @@ fn figure(kind: Kind, size: usize, nanos: f64) -> f64 {
     }
 }
 
-const fn unit(kind: Kind, size: usize) -> &'static str {
+pub(super) const fn unit(kind: Kind, size: usize) -> &'static str {
     match (
         matches!(kind, Kind::Latency | Kind::Exchange),
         size >= BANDWIDTH_FROM,
@@ -169,7 +197,10 @@ fn ratio(taken: &Taken, distance: Distance, of: usize, over: usize) -> String {
 
 /// A row for each size.
 fn rows(record: &Record, tests: &[&Taken], distance: Distance) -> Table {
-    let mut header = vec!["bytes".to_owned(), "unit".to_owned()];
+    let by = tests.first().and_then(|taken| by(taken.sweep));
+    let mut header = vec!["bytes".to_owned()];
+    header.extend(by.map(ToOwned::to_owned));
+    header.push("unit".to_owned());
     // Those with a sample: a test may be one that a subject does not have.
     let subjects = record.subjects.iter().enumerate();
     let there = |subject| {
@@ -190,7 +221,9 @@ fn rows(record: &Record, tests: &[&Taken], distance: Distance) -> Table {
     let mut table = table(header);
     let ours = record.subject(Role::Ours).unwrap_or_default();
     for taken in tests {
-        let mut row = vec![bytes(taken.size), unit(taken.kind, taken.size).to_owned()];
+        let mut row = vec![bytes(taken.size)];
+        row.extend(by.map(|_| at(taken).to_string()));
+        row.push(unit(taken.kind, taken.size).to_owned());
         row.extend(
             shown
                 .iter()
@@ -204,7 +237,7 @@ fn rows(record: &Record, tests: &[&Taken], distance: Distance) -> Table {
         row.push(taken.of(distance).len().to_string());
         table.add_row(row);
     }
-    align_right(&mut table, 2);
+    align_right(&mut table, 2 + usize::from(by.is_some()));
     table
 }
 
@@ -257,6 +290,21 @@ mod tests {
         }
         assert_eq!(figure(Kind::Stream, 8, 50.0), 20.0);
         assert_eq!(figure(Kind::Latency, 8 << 10, 1500.0), 1.5);
+    }
+
+    #[test]
+    fn a_sweep_has_a_column_of_what_it_is_by() {
+        let deep = |depth| Taken {
+            sweep: Sweep::Depth,
+            depth,
+            ..taken(Kind::Stream, 8, &[(40.0, &[100.0, 100.0, 200.0, 50.0])])
+        };
+        let record = record(vec![deep(4), deep(256)]);
+        let tests: Vec<&Taken> = record.tests.iter().collect();
+        let text = rows(&record, &tests, Distance::Near).to_string();
+        for part in ["under way", "256", "M/s", "10.0 ±0 %"] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What Ripstop aims at, beside what was measured.
 
-use ripstop_cli::perf::{Kind, bytes};
+use ripstop_cli::perf::Kind;
 use serde::Serialize;
 
 use super::mpi::{MPICH_ON_SHM, OPEN_MPI_ON_LNX};
-use super::samples::{Distance, Record, Taken};
+use super::samples::{Distance, Record, Sweep, Taken};
 use crate::subject::Role;
 
 /// What a figure of ours is divided by.
@@ -70,6 +70,7 @@ const ALL: &[Kind] = &[
     Kind::WriteBoth,
     Kind::Read,
     Kind::ReadBoth,
+    Kind::Gather,
 ];
 
 const EIGHT: (usize, usize) = (8, 8);
@@ -260,7 +261,10 @@ impl Target {
     /// Whether it is about a test that was taken often enough.
     fn covers(&self, taken: &Taken, distance: Distance) -> bool {
         let (first, last) = self.sizes;
-        taken.provider == self.provider
+        // What holds for anything holds for any depth and any number of peers, too.
+        let sweeps = self.against == Against::Peers && self.sizes == ANY;
+        (taken.sweep == Sweep::Size || sweeps)
+            && taken.provider == self.provider
             && self.kinds.contains(&taken.kind)
             && (first..=last).contains(&taken.size)
             && taken.is_enough(distance)
@@ -278,6 +282,7 @@ impl Target {
             (Against::SingleCopy, Some(machine)) => {
                 let attach = |other: &&Taken| {
                     (other.provider == taken.provider && other.size == taken.size)
+                        && other.sweep == Sweep::Size
                         && other.kind == single_copy(taken.kind)
                 };
                 // Two tests of one run: medians, since they are no pairs.
@@ -315,8 +320,7 @@ impl Target {
             tests += 1;
             short += usize::from(beyond > 0.0);
             if worst.as_ref().is_none_or(|(most, ..)| beyond > *most) {
-                let name = format!("{} {}", bytes(taken.size), taken.kind.word());
-                worst = Some((beyond, figure, name));
+                worst = Some((beyond, figure, taken.name()));
             }
         }
         let (beyond, figure, worst) = worst?;

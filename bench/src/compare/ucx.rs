@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ripstop_cli::perf::{Kind, Test, WINDOW};
+use ripstop_cli::perf::{Kind, Test};
 
 use super::pinned::{Ended, pinned};
 
@@ -124,7 +124,7 @@ impl Ucx {
             ("-s", test.size.to_string()),
             ("-n", test.count.to_string()),
             ("-w", before.to_string()),
-            ("-O", WINDOW.to_string()),
+            ("-O", test.depth.to_string()),
         ] {
             options.extend([option.to_owned(), value]);
         }

@@ -43,7 +43,7 @@ pub(super) fn sample(lib: &Path, provider: &str, processes: u64) -> Result<Figur
     ] {
         let mut take = |count| -> Result<u64> {
             let size = if kind == Kind::Barrier { 0 } else { SIZE };
-            Ok(crew.take(Test { kind, size, count })?.nanos)
+            Ok(crew.take(Test::new(kind, size, count))?.nanos)
         };
         let count = enough(take(FIRST)?);
         figures.insert(figure, take(count)? as f64 / f64::from(count));

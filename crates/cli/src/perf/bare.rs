@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::plan::BATCH;
-use super::protocol::{Kind, Side, Test};
+use super::protocol::{BATCH, Kind, Side, Test};
 
 mod memory;
 mod sockets;

@@ -57,7 +57,7 @@ pub fn pin(core: usize) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When the system does not tell.
-pub(super) fn allowed() -> anyhow::Result<Vec<usize>> {
+pub fn allowed() -> anyhow::Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("cannot tell which cores there are")?;
     Ok((0..CpuSet::MAX_CPU)
         .filter(|&core| set.is_set(core))

@@ -14,7 +14,7 @@ use super::subject::{Lacks, Subject, Wanted};
 pub struct Start<'a> {
     /// What they measure.
     pub subject: &'a Subject,
-    /// How many there are: client and server, the members of a group, or one alone.
+    /// How many there are: client and server, one and its peers, the members of a group, or one alone.
     pub processes: usize,
     /// Where each of them runs, by rank. Anywhere, when there are not as many.
     pub cores: Vec<usize>,
@@ -29,6 +29,7 @@ impl Start<'_> {
         match (self.setup.wanted, Side::of(rank)) {
             (Wanted::Groups, _) => format!("rank {rank} of {subject}"),
             (_, Side::Client) => format!("client of {subject}"),
+            (_, Side::Server) if self.processes > 2 => format!("peer {rank} of {subject}"),
             (_, Side::Server) => format!("server of {subject}"),
         }
     }

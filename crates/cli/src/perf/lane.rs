@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
-use super::plan::{BATCH, WINDOW};
-use super::protocol::{Kind, Side, Test};
+use super::protocol::{Kind, Side, Test, batch};
 
 /// The tag of what is measured.
 pub(super) const DATA: u64 = 1;
 /// The tag of acknowledgements.
 pub(super) const ACK: u64 = 2;
+/// Bits of a tag below the rank of its sender, which messages of many processes to one have in it.
+const RANK_SHIFT: u32 = 8;
 /// Bytes of an acknowledgement.
 pub(super) const ACK_SIZE: usize = 8;
 
@@ -41,17 +42,31 @@ pub(super) enum Post {
     Send(u64),
     /// Receive one.
     Recv(u64),
+    /// Receive one of any peer, with this tag in the bits that are not ignored.
+    RecvAny {
+        /// The tag.
+        tag: u64,
+        /// Its bits that do not matter.
+        ignore: u64,
+    },
+    /// Send an acknowledgement to the peer of this rank, with a completion or without one.
+    Acknowledge {
+        /// The peer's rank, from 1 on.
+        rank: usize,
+        /// Whether it has a completion.
+        whole: bool,
+    },
     /// Write to the peer's memory, with a completion; only where it can be reached.
     Write,
     /// Read from the peer's memory.
     Read,
 }
 
-/// One endpoint with one peer.
+/// One endpoint with one peer, or with several that send to it.
 pub(super) trait Lane {
     /// Its address, as bytes.
     fn address(&self) -> Result<Vec<u8>>;
-    /// Makes the endpoint with this address the peer.
+    /// Makes the endpoint with this address the peer, or one more of them.
     fn meet(&mut self, address: &[u8]) -> Result<()>;
     /// Bytes that may be injected.
     fn inject_size(&self) -> usize;
@@ -61,13 +76,21 @@ pub(super) trait Lane {
     fn post(&mut self, what: Post, size: usize) -> Result<bool>;
     /// Reads the completion queue once.
     fn poll(&mut self) -> Result<Done>;
+    /// As [`poll`](Self::poll), and appends the tag of each message that was received.
+    fn poll_tags(&mut self, tags: &mut Vec<u64>) -> Result<Done>;
+    /// How many peers there are.
+    fn peers(&self) -> usize;
 }
 
 /// Takes a sample, or the other side's part in it. Gives the time on the client's side.
-pub(super) fn take<L: Lane>(lane: &mut L, side: Side, test: Test) -> Result<Duration> {
+pub(super) fn take<L: Lane>(lane: &mut L, rank: usize, test: Test) -> Result<Duration> {
+    let side = Side::of(rank);
     let mut end = End {
         lane,
         done: Done::default(),
+        depth: test.depth,
+        rank,
+        tags: (test.kind == Kind::Gather && side == Side::Client).then(Vec::new),
         idle: 0,
         since: Instant::now(),
         patience: match (test.kind, side) {
@@ -80,7 +103,7 @@ pub(super) fn take<L: Lane>(lane: &mut L, side: Side, test: Test) -> Result<Dura
     // What comes first does not count.
     let before = match test.kind {
         Kind::Latency | Kind::Exchange => test.count / 10 + 10,
-        _ => BATCH,
+        _ => batch(test.depth),
     };
     end.exchange(side, test, before)?;
     let start = Instant::now();
@@ -92,6 +115,11 @@ struct End<'a, L> {
     lane: &'a mut L,
     /// Completions that were read and not yet used.
     done: Done,
+    /// Messages or operations that may be under way at once.
+    depth: u32,
+    rank: usize,
+    /// Tags of messages that were received and not yet used, where they matter.
+    tags: Option<Vec<u64>>,
     /// Empty reads since the last completion.
     idle: u32,
     since: Instant,
@@ -106,7 +134,11 @@ impl<L: Lane> End<'_, L> {
         match (test.kind, side) {
             (Kind::Latency, Side::Client) => self.ping(size, count),
             (Kind::Latency, Side::Server) => self.pong(size, count),
-            (Kind::Stream, Side::Client) => self.source(size, count),
+            (Kind::Stream, Side::Client) => self.source(DATA, size, count),
+            (Kind::Gather, Side::Client) => self.gather(size, count),
+            (Kind::Gather, Side::Server) => {
+                self.source(DATA | (self.rank as u64) << RANK_SHIFT, size, count)
+            }
             (Kind::Stream, Side::Server) => self.sink(size, count),
             (Kind::Write, Side::Client) => self.reach(Post::Write, size, count),
             (Kind::Read, Side::Client) => self.reach(Post::Read, size, count),
@@ -151,17 +183,17 @@ impl<L: Lane> End<'_, L> {
         Ok(())
     }
 
-    /// `count` messages one way, a multiple of [`BATCH`]; at most [`WINDOW`] are not
-    /// acknowledged.
-    fn source(&mut self, size: usize, count: u32) -> Result<()> {
+    /// `count` messages one way, a multiple of [`batch`]; at most `depth` are not acknowledged.
+    fn source(&mut self, tag: u64, size: usize, count: u32) -> Result<()> {
+        let (depth, batch) = (self.depth, batch(self.depth));
         let (mut posted, mut sent, mut acknowledged, mut acks) = (0, 0, 0, 0);
         while acknowledged < count || sent < count {
-            while acks * BATCH < count && acks * BATCH < acknowledged + WINDOW {
+            while acks * batch < count && acks * batch < acknowledged + depth {
                 self.recv(ACK, ACK_SIZE)?;
                 acks += 1;
             }
-            while posted < count && posted - acknowledged < WINDOW {
-                if !self.lane.post(Post::Send(DATA), size)? {
+            while posted < count && posted - acknowledged < depth {
+                if !self.lane.post(Post::Send(tag), size)? {
                     break;
                 }
                 posted += 1;
@@ -169,16 +201,18 @@ impl<L: Lane> End<'_, L> {
             self.poll()?;
             let done = std::mem::take(&mut self.done);
             sent += done.sent;
-            acknowledged += done.received * BATCH;
+            acknowledged += done.received * batch;
         }
         Ok(())
     }
 
-    /// The other side of [`source`](Self::source).
+    /// The other side of [`source`](Self::source). A receive for the next message is posted when a
+    /// message is acknowledged, also where one at a time is under way.
     fn sink(&mut self, size: usize, count: u32) -> Result<()> {
+        let (ahead, batch) = (self.depth.max(2), batch(self.depth));
         let (mut posted, mut received, mut acknowledged) = (0, 0, 0);
         while received < count {
-            while posted < count && posted - received < WINDOW {
+            while posted < count && posted - received < ahead {
                 if !self.lane.post(Post::Recv(DATA), size)? {
                     break;
                 }
@@ -186,8 +220,8 @@ impl<L: Lane> End<'_, L> {
             }
             self.poll()?;
             received += std::mem::take(&mut self.done.received);
-            while received - acknowledged >= BATCH {
-                acknowledged += BATCH;
+            while received - acknowledged >= batch {
+                acknowledged += batch;
                 if acknowledged < count {
                     self.post(Post::Inject(ACK), ACK_SIZE)?;
                 } else {
@@ -199,6 +233,52 @@ impl<L: Lane> End<'_, L> {
         Ok(())
     }
 
+    /// Receives `count` messages of each peer, of which each is a [`source`](Self::source). The last of
+    /// each are acknowledged when all have come, so that no peer begins with what comes next before.
+    fn gather(&mut self, size: usize, count: u32) -> Result<()> {
+        let (peers, batch) = (self.lane.peers(), batch(self.depth));
+        let mut of = vec![0_u32; peers];
+        let all = count as usize * peers;
+        let ahead = self.depth.max(2) as usize * peers;
+        let (mut posted, mut received) = (0, 0);
+        let data = Post::RecvAny {
+            tag: DATA,
+            ignore: u64::MAX << RANK_SHIFT,
+        };
+        while received < all {
+            while posted < all && posted - received < ahead {
+                if !self.lane.post(data, size)? {
+                    break;
+                }
+                posted += 1;
+            }
+            self.poll()?;
+            // Acknowledging may receive more.
+            while let Some(tag) = self.tags.as_mut().and_then(Vec::pop) {
+                let rank = usize::try_from(tag >> RANK_SHIFT)?;
+                let of = rank.checked_sub(1).and_then(|at| of.get_mut(at));
+                let of = of.with_context(|| format!("a message with the tag {tag:#x}"))?;
+                *of += 1;
+                received += 1;
+                if of.is_multiple_of(batch) && *of < count {
+                    self.acknowledge(rank, false)?;
+                }
+            }
+        }
+        self.done = Done::default();
+        for rank in 1..=peers {
+            self.acknowledge(rank, true)?;
+            // An injected message may need further reads to leave; this one has left.
+            self.sent()?;
+        }
+        Ok(())
+    }
+
+    /// Acknowledges a batch of the peer of this rank, with a completion or without one.
+    fn acknowledge(&mut self, rank: usize, whole: bool) -> Result<()> {
+        self.post(Post::Acknowledge { rank, whole }, ACK_SIZE)
+    }
+
     /// `count` writes or reads. They are over when a message behind them is answered.
     fn reach(&mut self, what: Post, size: usize, count: u32) -> Result<()> {
         self.recv(ACK, ACK_SIZE)?;
@@ -208,11 +288,11 @@ impl<L: Lane> End<'_, L> {
         self.received()
     }
 
-    /// `count` writes or reads, of which at most [`WINDOW`] are under way.
+    /// `count` writes or reads, of which at most `depth` are under way.
     fn operate(&mut self, what: Post, size: usize, count: u32) -> Result<()> {
         let (mut posted, mut done) = (0, 0);
         while done < count {
-            while posted < count && posted - done < WINDOW {
+            while posted < count && posted - done < self.depth {
                 if !self.lane.post(what, size)? {
                     break;
                 }
@@ -251,18 +331,19 @@ impl<L: Lane> End<'_, L> {
     }
 
     /// `count` messages each way at once. What comes acknowledges what went: this side is at most
-    /// [`WINDOW`] messages ahead of those that it received, so the other one, which may be as many
+    /// `depth` messages ahead of those that it received, so the other one, which may be as many
     /// behind, has twice as many receives posted and none of its messages is unexpected.
     fn stream_both(&mut self, size: usize, count: u32) -> Result<()> {
+        let depth = self.depth;
         let (mut receives, mut received, mut posted, mut sent) = (0, 0, 0, 0);
         while sent < count || received < count {
-            while receives < count && receives - received < 2 * WINDOW {
+            while receives < count && receives - received < 2 * depth {
                 if !self.lane.post(Post::Recv(DATA), size)? {
                     break;
                 }
                 receives += 1;
             }
-            while posted < count && posted < received + WINDOW {
+            while posted < count && posted < received + depth {
                 if !self.lane.post(Post::Send(DATA), size)? {
                     break;
                 }
@@ -327,7 +408,10 @@ impl<L: Lane> End<'_, L> {
     }
 
     fn poll(&mut self) -> Result<()> {
-        let Done { sent, received } = self.lane.poll()?;
+        let Done { sent, received } = match &mut self.tags {
+            None => self.lane.poll()?,
+            Some(tags) => self.lane.poll_tags(tags)?,
+        };
         self.done.sent += sent;
         self.done.received += received;
         if sent + received > 0 {

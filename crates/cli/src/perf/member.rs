@@ -16,11 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: u32 = 1 << 12;
 
 /// What a member's operations are.
-const BARRIER: Test = Test {
-    kind: Kind::Barrier,
-    size: 0,
-    count: 1,
-};
+const BARRIER: Test = Test::new(Kind::Barrier, 0, 1);
 
 /// An endpoint that is in one group.
 ///
@@ -186,11 +182,7 @@ mod tests {
             reads: 0,
         });
         group.join(&[Vec::new(), Vec::new(), Vec::new()])?;
-        group.take(Test {
-            kind: Kind::Allreduce,
-            size: 8,
-            count: 10,
-        })
+        group.take(Test::new(Kind::Allreduce, 8, 10))
     }
 
     #[test]

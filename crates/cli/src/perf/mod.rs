@@ -28,11 +28,10 @@ mod worker;
 
 pub use args::{Options, WORKER, WorkerOptions, size};
 pub use av::resident;
-pub use cores::{choose as choose_cores, pin, warn as warn_of_load};
+pub use cores::{allowed as allowed_cores, choose as choose_cores, pin, warn as warn_of_load};
 pub use crew::{Crew, Start};
 pub use opened::address;
-pub use plan::{BATCH, WINDOW};
-pub use protocol::{Kind, Measured, Sample, Setup, Test};
+pub use protocol::{BATCH, Kind, Measured, Sample, Setup, Test, WINDOW, batch};
 pub use report::{bytes, digits, median};
 pub use run::main;
 pub use subject::{Lacks, Subject, Wanted, find as find_library};

@@ -17,7 +17,7 @@ use ripstop_os::SharedBuf;
 use ripstop_types::{EpType, Errno, FiAddr, Flags, MrMode, Progress, RmaIov, Threading, Version};
 
 use super::av::{CHUNK, peer};
-use super::lane::{Done, Lane, Post};
+use super::lane::{ACK, Done, Lane, Post};
 use super::protocol::Measured;
 use super::subject::{KEY, Lacks, Wanted, home};
 use crate::endpoint::{Opening, RECV, SEND, failure, name};
@@ -169,6 +169,8 @@ pub(super) struct OneToOne<D: Domain> {
     av: Arc<D::Av>,
     inject_size: usize,
     peer: FiAddr,
+    /// All that this endpoint has met, by rank from 1 on, where it is the first.
+    peers: Vec<FiAddr>,
     _target: Option<SharedBuf>,
     from: Parked,
     into: Parked,
@@ -208,9 +210,31 @@ impl<D: Domain> OneToOne<D> {
             av,
             inject_size: info.tx.inject_size,
             peer: FiAddr::UNSPEC,
+            peers: Vec::new(),
             from: Parked::park(vec![1; largest]),
             into,
         })
+    }
+}
+
+impl<D: Domain> OneToOne<D> {
+    /// Reads the queue once, and hands over the tag of each message that was received.
+    #[inline]
+    fn read(&self, mut received: impl FnMut(u64)) -> Result<Done> {
+        let mut done = Done::default();
+        let read = self.cq.read(BATCH, |entry| {
+            if entry.context == SEND {
+                done.sent += 1;
+            } else {
+                done.received += 1;
+                received(entry.tag);
+            }
+        });
+        match read {
+            Ok(_) | Err(Errno::EAGAIN) => Ok(done),
+            Err(Errno::EAVAIL) => Err(failure(&*self.cq, name)),
+            Err(error) => bail!("fi_cq_read: {error}"),
+        }
     }
 }
 
@@ -242,7 +266,9 @@ impl<D: Domain> Lane for OneToOne<D> {
 
     fn meet(&mut self, address: &[u8]) -> Result<()> {
         let address = self::address(&self.ep.name().context("fi_getname")?, address)?;
-        self.peer = self.av.insert(&address).context("fi_av_insert")?;
+        self.peers
+            .push(self.av.insert(&address).context("fi_av_insert")?);
+        self.peer = self.peers[0];
         Ok(())
     }
 
@@ -280,6 +306,19 @@ impl<D: Domain> Lane for OneToOne<D> {
                 let kind = RecvKind::Tagged { tag, ignore: 0 };
                 ("fi_trecv", ep.recv(kind, &[into], peer, RECV, None))
             }
+            Post::RecvAny { tag, ignore } => {
+                let kind = RecvKind::Tagged { tag, ignore };
+                let any = FiAddr::UNSPEC;
+                ("fi_trecv", ep.recv(kind, &[into], any, RECV, None))
+            }
+            Post::Acknowledge { rank, whole } => {
+                let kind = SendKind::Tagged(ACK);
+                let to = self.peers.get(rank - 1).copied().unwrap_or(peer);
+                match whole {
+                    true => ("fi_tsend", ep.send(kind, &[from], None, to, SEND, None)),
+                    false => ("fi_tinject", ep.inject(kind, from, None, to)),
+                }
+            }
             Post::Write => ("fi_write", ep.write(&[from], &call)),
             Post::Read => ("fi_read", ep.read(&[from], &call)),
         };
@@ -288,18 +327,14 @@ impl<D: Domain> Lane for OneToOne<D> {
 
     #[inline]
     fn poll(&mut self) -> Result<Done> {
-        let mut done = Done::default();
-        let read = self.cq.read(BATCH, |entry| {
-            if entry.context == SEND {
-                done.sent += 1;
-            } else {
-                done.received += 1;
-            }
-        });
-        match read {
-            Ok(_) | Err(Errno::EAGAIN) => Ok(done),
-            Err(Errno::EAVAIL) => Err(failure(&*self.cq, name)),
-            Err(error) => bail!("fi_cq_read: {error}"),
-        }
+        self.read(|_| {})
+    }
+
+    fn poll_tags(&mut self, tags: &mut Vec<u64>) -> Result<Done> {
+        self.read(|tag| tags.push(tag))
+    }
+
+    fn peers(&self) -> usize {
+        self.peers.len()
     }
 }

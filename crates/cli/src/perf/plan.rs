@@ -2,14 +2,8 @@
 
 use super::args::Options;
 use super::member::ELEMENT;
-use super::protocol::{Kind, Test};
+use super::protocol::{BATCH, Kind, Test};
 use super::subject::Wanted;
-
-/// Messages that may be under way at once in a stream.
-pub const WINDOW: u32 = 64;
-
-/// The receiver of a stream acknowledges this many messages at once.
-pub const BATCH: u32 = WINDOW / 2;
 
 /// Sizes of a whole run, in bytes.
 const SIZES: [usize; 10] = [
@@ -87,11 +81,7 @@ impl Plan {
     /// each size; or only insertions.
     pub(super) fn tests(&self) -> Vec<Test> {
         if let Some(count) = self.peers {
-            return vec![Test {
-                kind: Kind::Insert,
-                size: 0,
-                count,
-            }];
+            return vec![Test::new(Kind::Insert, 0, count)];
         }
         let kinds = match (self.wanted, self.both) {
             (Wanted::Messages, false) => [Kind::Latency, Kind::Stream],
@@ -116,7 +106,7 @@ impl Plan {
         let count = self.iterations.unwrap_or_else(|| {
             let count = match kind {
                 Kind::Latency | Kind::Exchange => 20_000 / (1 + size / (16 << 10)),
-                Kind::Stream | Kind::StreamBoth | Kind::Write | Kind::WriteBoth => {
+                Kind::Stream | Kind::StreamBoth | Kind::Gather | Kind::Write | Kind::WriteBoth => {
                     100_000 / (1 + size / (4 << 10))
                 }
                 // Each is a round trip, and some libraries take their time.
@@ -131,7 +121,7 @@ impl Plan {
             // The receiver acknowledges whole batches.
             _ => count.max(BATCH).next_multiple_of(BATCH),
         };
-        Test { kind, size, count }
+        Test::new(kind, size, count)
     }
 }
 

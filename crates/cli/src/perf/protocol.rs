@@ -5,6 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use super::subject::Wanted;
 
+/// Messages that may be under way at once in a stream.
+pub const WINDOW: u32 = 64;
+
+/// The receiver of a stream acknowledges this many messages at once, with [`WINDOW`] under way.
+pub const BATCH: u32 = batch(WINDOW);
+
+/// How many messages the receiver of a stream acknowledges at once, with so many under way. Counts of
+/// streams are multiples of it.
+pub const fn batch(depth: u32) -> u32 {
+    match depth / 2 {
+        0 => 1,
+        half => half,
+    }
+}
+
 /// What a process opens, which it is told when it starts. The library that it loads is an argument
 /// of its own, since a path need not be text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,7 +65,7 @@ impl Side {
 pub enum Kind {
     /// One message there and one back, again and again.
     Latency,
-    /// Messages one way, [`WINDOW`](super::plan::WINDOW) under way at once.
+    /// Messages one way, as many under way at once as the test says.
     Stream,
     /// One message of each side, both ways at once, again and again.
     Exchange,
@@ -64,6 +79,8 @@ pub enum Kind {
     WriteBoth,
     /// As `Read`, by both sides at once.
     ReadBoth,
+    /// Messages of many processes to one, which takes the time: each of them sends what the test says.
+    Gather,
     /// Barriers of a group, one after the other.
     Barrier,
     /// Sums of what all members of a group have, one after the other.
@@ -84,6 +101,7 @@ impl Kind {
             Self::Read => "reads",
             Self::WriteBoth => "writes both ways",
             Self::ReadBoth => "reads both ways",
+            Self::Gather => "messages of peers",
             Self::Barrier => "barrier",
             Self::Allreduce => "allreduce",
             Self::Insert => "insertions",
@@ -105,6 +123,20 @@ pub struct Test {
     pub size: usize,
     /// Messages one way, operations, or peers.
     pub count: u32,
+    /// Messages or operations under way at once, where more than one is.
+    pub depth: u32,
+}
+
+impl Test {
+    /// One with [`WINDOW`] under way.
+    pub const fn new(kind: Kind, size: usize, count: u32) -> Self {
+        Self {
+            kind,
+            size,
+            count,
+            depth: WINDOW,
+        }
+    }
 }
 
 /// What it took.

@@ -7,8 +7,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
 
 use super::opened::MAPS;
-use super::plan::WINDOW;
-use super::protocol::{Kind, Measured, Sample, Test};
+use super::protocol::{Kind, Measured, Sample, Test, WINDOW};
 
 /// The message that is compared with a bare handover of a cache line, in bytes.
 const COMPARED: usize = 8;
@@ -243,9 +242,10 @@ impl Series {
             Some(Kind::Write | Kind::Read | Kind::WriteBoth | Kind::ReadBoth) => What::Memory,
             Some(Kind::Barrier | Kind::Allreduce) => What::Group,
             Some(Kind::Insert) => What::Peers,
-            Some(Kind::Latency | Kind::Stream | Kind::Exchange | Kind::StreamBoth) | None => {
-                What::Messages
-            }
+            Some(
+                Kind::Latency | Kind::Stream | Kind::Gather | Kind::Exchange | Kind::StreamBoth,
+            )
+            | None => What::Messages,
         }
     }
 
@@ -546,7 +546,7 @@ mod tests {
         let sample = |&nanos: &u64| Sample { nanos, bytes: 0 };
         let subject = |nanos: &&[u64]| nanos.iter().map(sample).collect();
         Taken {
-            test: Test { kind, size, count },
+            test: Test::new(kind, size, count),
             samples: nanos.iter().map(subject).collect(),
         }
     }

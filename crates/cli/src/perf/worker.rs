@@ -70,16 +70,18 @@ fn obey<P: Provider>(provider: &P, setup: &Setup) -> Result<()> {
     let mut lane = site.lane(setup.largest.max(lane::ACK_SIZE))?;
     let address = lane.address()?;
     serve(site.measured(), address, |order| match order {
-        Order::Meet(addresses) => lane
-            .meet(other(&addresses, side)?)
-            .map(|()| Sample::default()),
+        Order::Meet(addresses) => {
+            let peers = others(&addresses, side)?;
+            let met = peers.iter().try_for_each(|peer| lane.meet(peer));
+            met.map(|()| Sample::default())
+        }
         Order::Run(test) if test.kind == Kind::Insert => {
             let before = resident()?;
             let took = sample(site.insert(test.count)?);
             let bytes = resident()?.saturating_sub(before);
             Ok(Sample { bytes, ..took })
         }
-        Order::Run(test) => measured(test, lane::take(&mut lane, side, test)),
+        Order::Run(test) => measured(test, lane::take(&mut lane, setup.rank, test)),
         Order::HandOver { name, count } => handover::take(&name, side, count).map(sample),
     })
 }
@@ -89,7 +91,9 @@ fn plain<B: Bare>(mut bare: B, side: Side) -> Result<()> {
     let address = bare.address()?;
     serve(Measured::default(), address, |order| match order {
         Order::Meet(addresses) => {
-            let peer = other(&addresses, side)?;
+            let peer = others(&addresses, side)?
+                .first()
+                .context("nobody to meet")?;
             bare.meet(peer).map(|()| Sample::default())
         }
         Order::Run(test) => measured(test, bare::take(&mut bare, side, test)),
@@ -97,10 +101,13 @@ fn plain<B: Bare>(mut bare: B, side: Side) -> Result<()> {
     })
 }
 
-/// The address of the other one of two processes.
-fn other(addresses: &[Vec<u8>], side: Side) -> Result<&Vec<u8>> {
-    let rank = usize::from(side == Side::Client);
-    addresses.get(rank).context("nobody to meet")
+/// The addresses of a process's peers: the first has all others, and they have it.
+fn others(addresses: &[Vec<u8>], side: Side) -> Result<&[Vec<u8>]> {
+    let (first, rest) = addresses.split_at_checked(1).context("nobody to meet")?;
+    Ok(match side {
+        Side::Client => rest,
+        Side::Server => first,
+    })
 }
 
 /// Carries out orders until there are no more.

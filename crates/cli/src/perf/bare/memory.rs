@@ -262,7 +262,7 @@ impl Bare for Memory {
                 self.both_over()?;
                 return Ok(allowed);
             }
-            (Kind::Barrier | Kind::Allreduce | Kind::Insert, _) => return Ok(false),
+            (Kind::Gather | Kind::Barrier | Kind::Allreduce | Kind::Insert, _) => return Ok(false),
         }
         Ok(true)
     }
@@ -286,13 +286,9 @@ mod tests {
             Kind::Read,
             Kind::ReadBoth,
         ];
-        let tests = kinds.into_iter().flat_map(|kind| {
-            [1, 100_000].map(|size| Test {
-                kind,
-                size,
-                count: 32,
-            })
-        });
+        let tests = kinds
+            .into_iter()
+            .flat_map(|kind| [1, 100_000].map(|size| Test::new(kind, size, 32)));
         let tests: Vec<Test> = tests.collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {

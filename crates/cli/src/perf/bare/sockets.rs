@@ -167,7 +167,7 @@ impl Bare for Sockets {
                 self.flow(size, count, count)?;
                 self.flow(1, 1, 1)?;
             }
-            (Kind::Barrier | Kind::Allreduce | Kind::Insert, _) => return Ok(false),
+            (Kind::Gather | Kind::Barrier | Kind::Allreduce | Kind::Insert, _) => return Ok(false),
         }
         Ok(true)
     }
@@ -190,13 +190,9 @@ mod tests {
             Kind::StreamBoth,
             Kind::ReadBoth,
         ];
-        let tests = both.into_iter().flat_map(|kind| {
-            [1, 300_000].map(|size| Test {
-                kind,
-                size,
-                count: 32,
-            })
-        });
+        let tests = both
+            .into_iter()
+            .flat_map(|kind| [1, 300_000].map(|size| Test::new(kind, size, 32)));
         let tests: Vec<Test> = tests.collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {
