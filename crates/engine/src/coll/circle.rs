@@ -14,7 +14,7 @@ use crate::Buffer;
 use crate::coll::group::{Collectives, Group, State};
 use crate::coll::message::{Gone, Kind, Message};
 use crate::coll::operation::mix;
-use crate::coll::probe::{MAX_KEPT_PROBES, PROBE_ROUNDS, Probe};
+use crate::coll::probe::{MAX_KEPT_PROBES, Probe};
 use crate::id::{EpId, GroupId};
 
 impl Group {
@@ -27,8 +27,9 @@ impl Group {
     /// The member that is seen to wait for this one elsewhere, itself or by way of others.
     pub(super) fn circling(&self) -> Option<FiAddr> {
         let own = self.probe();
-        let mut back = self.probes.known.iter().filter(|known| known.number == own);
-        back.next().map(|known| known.src)
+        let is_back = |known: &&Probe| known.number == own && known.is_current();
+        let back = self.probes.known.iter().find(is_back);
+        back.map(|known| known.src)
     }
 
     /// A round is over. If this member was seen to be in a circle in it, returns in how many in a
@@ -87,7 +88,7 @@ impl<B: Buffer> Collectives<B> {
             src,
             digest: message.group,
             rank: message.tag,
-            holds: PROBE_ROUNDS,
+            age: 0,
             passed: false,
         };
         for id in self.groups.every_id() {

@@ -18,6 +18,8 @@ mod progress;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_circle;
+#[cfg(test)]
 mod tests_talk;
 mod waiting;
 

@@ -19,10 +19,17 @@ pub(super) struct Probe {
     pub(super) digest: u64,
     /// In which this one has this rank.
     pub(super) rank: u32,
-    /// So many rounds.
-    pub(super) holds: u32,
+    /// Rounds that have ended since it last came.
+    pub(super) age: u32,
     /// It went on in this round.
     pub(super) passed: bool,
+}
+
+impl Probe {
+    /// Whether the member that it came from can be taken to wait still.
+    pub(super) const fn is_current(&self) -> bool {
+        self.age < CURRENT_ROUNDS
+    }
 }
 
 /// The probes of a join.
@@ -60,14 +67,16 @@ impl Probes {
             |of: &Probe| (of.number, of.src, of.digest) == (probe.number, probe.src, probe.digest);
         if let Some(known) = self.known.iter_mut().find(|known| same(known)) {
             known.passed |= probe.passed;
-            (known.rank, known.holds) = (probe.rank, probe.holds);
+            (known.rank, known.age) = (probe.rank, probe.age);
             return true;
         }
         if self.known.len() < MAX_KEPT_PROBES {
             return try_push(&mut self.known, probe).is_ok();
         }
-        let least = self.known.iter_mut().min_by_key(|known| known.number);
-        match least.filter(|least| least.number < probe.number) {
+        // One that no longer comes makes room first.
+        let worth = |of: &Probe| (of.is_current(), of.number);
+        let least = self.known.iter_mut().min_by_key(|known| worth(known));
+        match least.filter(|least| worth(least) < worth(&probe)) {
             Some(least) => {
                 *least = probe;
                 true
@@ -76,23 +85,23 @@ impl Probes {
         }
     }
 
-    /// A round is over. If the probe `own` has come back in it, returns in how many in a row its
-    /// word held, else 0.
+    /// A round is over. If the probe `own` has come back in it, returns in how many in a row it is
+    /// known to go round, else 0.
     pub(super) fn next_round(&mut self, own: u64) -> u32 {
         let back = self.known.iter().filter(|known| known.number == own);
-        let longest = back.map(|known| known.holds).max();
-        self.back = match longest {
-            Some(_) => self.back.saturating_add(1),
-            None => 0,
+        let latest = back.map(|known| known.age).min();
+        self.back = match latest {
+            Some(age) if age < CURRENT_ROUNDS => self.back.saturating_add(1),
+            _ => 0,
         };
         for known in &mut self.known {
-            known.holds = known.holds.saturating_sub(1);
+            known.age = known.age.saturating_add(1);
             known.passed = false;
         }
-        self.known.retain(|known| known.holds > 0);
+        self.known.retain(|known| known.age < KEPT_ROUNDS);
         self.passed = 0;
-        match longest {
-            Some(PROBE_ROUNDS) => self.back,
+        match latest {
+            Some(0) => self.back,
             _ => 0,
         }
     }
@@ -101,5 +110,11 @@ impl Probes {
 /// Probes that are passed on for a join in a round.
 pub(super) const MAX_PASSED_PROBES: u32 = 32;
 
-/// Rounds for which a probe's word holds.
-pub(super) const PROBE_ROUNDS: u32 = 2;
+/// Rounds for which a probe shows that its way is still there. A member passes it on once in a
+/// round of its own, which is as long as it is not polled: twice the 3 s of the slowest member for
+/// which this is tested, and some more.
+const CURRENT_ROUNDS: u32 = 8;
+
+/// Rounds for which a member knows what it passed on: the word that it was a circle comes back
+/// after the round of the member that found it, which may be polled far less often than this one.
+const KEPT_ROUNDS: u32 = 30;

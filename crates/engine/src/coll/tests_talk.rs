@@ -17,9 +17,9 @@ extern crate std;
 const EP: EpId = EpId::FIRST;
 const SETS: [u64; 2] = [11, 12];
 
-type Members = Collectives<Mem>;
+pub(super) type Members = Collectives<Mem>;
 
-fn actions(coll: &mut Members) -> Vec<Action<Mem>> {
+pub(super) fn actions(coll: &mut Members) -> Vec<Action<Mem>> {
     std::iter::from_fn(|| coll.next_action()).collect()
 }
 
@@ -70,7 +70,7 @@ fn conn_of(member: u32) -> ConnId {
     ConnId::new(member + 1).unwrap()
 }
 
-fn deliver_to(to: &mut Members, from: usize, message: &Message) {
+pub(super) fn deliver_to(to: &mut Members, from: usize, message: &Message) {
     let from = (EP, FiAddr(from as u64), ConnId::FIRST);
     match to.handle_message(from, message) {
         Arrival::Keep => drop(to.keep(from, *message, None).unwrap()),
@@ -306,7 +306,7 @@ fn members_that_wait_for_each_other_in_different_groups_end() {
 
 /// The sets of a circle: each member joins one of which the next one is to be a member, and does
 /// not join that of the one before.
-fn join_in_circle(members: &mut [Members], n: u64, first: impl Fn(u64) -> bool) {
+pub(super) fn join_in_circle(members: &mut [Members], n: u64, first: impl Fn(u64) -> bool) {
     for me in 0..n {
         let next = (me + 1) % n;
         let ranks = match first(me) {
