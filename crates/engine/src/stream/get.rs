@@ -304,10 +304,17 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Whether both sides of a connection may copy a payload that is got.
-    #[must_use]
-    pub fn has_joint_copies(&self, conn_id: ConnId) -> bool {
+    fn has_joint_copies(&self, conn_id: ConnId) -> bool {
         let conn = self.conns.get(conn_id);
         conn.is_some_and(|conn| conn.extensions.contains(Extensions::JOINT))
+    }
+
+    /// Whether a payload that is to be got should be copied by both sides: not where the peer has one of
+    /// this side to get, as it then copies that, and does not look for work here.
+    #[must_use]
+    pub fn wants_joint_copy(&self, conn_id: ConnId) -> bool {
+        let conn = self.conns.get(conn_id);
+        self.has_joint_copies(conn_id) && conn.is_some_and(|conn| conn.rts.is_empty())
     }
 
     /// Tells the peer that a joint copy was begun, or that this side has copied its parts of one: the

@@ -25,7 +25,7 @@ impl<T: Transport> State<T> {
     ) -> Option<Got> {
         let long = DirectOf::<T>::SUPPORTED && get.len >= MIN_JOINT_BYTES;
         // Where threads share a processor, the sender has none.
-        if !long || self.yield_policy.is_crowded() || !self.engine.has_joint_copies(id) {
+        if !long || self.yield_policy.is_crowded() || !self.engine.wants_joint_copy(id) {
             return None;
         }
         let GetPlace::Memory(iov, at) = get.place else {

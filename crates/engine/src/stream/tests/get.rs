@@ -347,3 +347,14 @@ fn the_driver_hears_of_joint_copies() {
     f.engine.tell_joint(f.conn);
     assert_eq!(told(&mut f), [(Op::Joint, 0)]);
 }
+
+#[test]
+fn a_joint_copy_is_wanted_of_a_peer_that_has_nothing_to_get() {
+    let mut f = getting();
+    assert!(f.engine.wants_joint_copy(f.conn));
+    let index = sent(f.send(1, Some(5), 30_000).unwrap()).index(true);
+    f.flush();
+    assert!(!f.engine.wants_joint_copy(f.conn));
+    f.header(&Header::ats(index)).unwrap();
+    assert!(f.engine.wants_joint_copy(f.conn));
+}
