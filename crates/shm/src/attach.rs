@@ -48,7 +48,7 @@ const MAX_WATCH_YIELDS: u32 = 4;
 
 /// How long a check that the peer's process is alive stays valid. Its process id is not reused so
 /// soon: the kernel goes through all others first.
-const LIVENESS_CACHE_TIME: Duration = Duration::from_micros(20);
+const LIVENESS_CACHE_TIME: Duration = Duration::from_micros(100);
 
 /// Entries of the cache of requested keys.
 const REQUEST_CACHE_KEYS: usize = 64;

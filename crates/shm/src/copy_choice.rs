@@ -72,8 +72,8 @@ pub(crate) struct CopyChoice {
     mode: CopyMode,
     /// One copy to the ring or from it.
     ring_copy: Cost,
-    /// A long payload through the ring.
-    ring_long: Cost,
+    /// A long payload through the ring, by class of length.
+    ring_long: [Cost; CLASSES],
     /// By class of length.
     attach: [Cost; CLASSES],
     /// The way of each class at the moment.
@@ -133,7 +133,7 @@ impl CopyChoice {
         Self {
             mode,
             ring_copy: Cost::default(),
-            ring_long: Cost::default(),
+            ring_long: [Cost::default(); CLASSES],
             attach: [Cost::default(); CLASSES],
             ways: [way; CLASSES],
             until_trial: MIN_BETWEEN_TRIALS,
@@ -214,8 +214,9 @@ impl CopyChoice {
 
     /// So much of a long payload took this long through the ring.
     pub(crate) fn note_streamed(&mut self, len: u64, elapsed: Duration) {
-        self.ring_long.note(len, elapsed);
-        self.choose_all();
+        let class = class(len);
+        self.ring_long[class].note(len, elapsed);
+        self.choose(class);
     }
 
     /// Whether it is known what a payload of this length costs through the ring.
@@ -225,9 +226,10 @@ impl CopyChoice {
 
     /// What the ring costs in picoseconds a byte, if it is known.
     fn ring_cost(&self, class: usize) -> Option<u32> {
-        let long = self.ring_long.known();
-        let long = long.filter(|_| class >= (LONG_EXPONENT - MIN_EXPONENT) as usize);
-        long.or_else(|| Some(self.ring_copy.known()?.saturating_mul(5) / 2))
+        match class < (LONG_EXPONENT - MIN_EXPONENT) as usize {
+            true => Some(self.ring_copy.known()?.saturating_mul(5) / 2),
+            false => self.ring_long[class].known(),
+        }
     }
 
     fn choose_all(&mut self) {
@@ -331,6 +333,16 @@ mod tests {
         assert_eq!(choice.ways[class(1024 * KIB)], Way::Ring);
         run(&mut choice, 1024 * KIB, 500_000, 60_000, 20_000);
         assert_eq!(choice.ways[class(1024 * KIB)], Way::Attach);
+    }
+
+    #[test]
+    fn a_length_is_judged_by_its_own_measurements() {
+        let mut choice = CopyChoice::new(CopyMode::Auto);
+        // What fits a cache passes through the ring in half the time a byte.
+        run(&mut choice, 256 * KIB, 10_000, 20_000, 1000);
+        run(&mut choice, 16 << 20, 3_000_000, 1_700_000, 1000);
+        assert_eq!(choice.preferred(256 * KIB), Way::Ring);
+        assert_eq!(choice.preferred(16 << 20), Way::Attach);
     }
 
     #[test]

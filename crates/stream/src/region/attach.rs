@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use ripstop_core::provider::Copies;
 use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::{Rma, RmaKind};
 use ripstop_mem::UserBuf;
@@ -22,7 +23,7 @@ use crate::transport::readiness::Readiness as _;
 use crate::transport::{DirectOf, Transport};
 
 /// The shortest operation in bytes: it takes a system call or two.
-const MIN_ATTACH_BYTES: u64 = 16 << 10;
+const MIN_ATTACH_BYTES: u64 = Copies::MIN_BYTES;
 
 /// Operations that go by the stream after the peer was seen to make progress, before that is checked
 /// again.
@@ -31,8 +32,9 @@ const STREAM_OPS: u32 = 7;
 /// How long an operation for which attach is faster makes progress until all that was sent before is
 /// applied, and until the owner has answered which memory the key means: as long as something arrives at
 /// least this often, and in all this long and a nanosecond more for each byte of it and of what is under
-/// way. The pause is that of an owner that is itself at such an operation.
-const MAX_SETTLE_PAUSE: Duration = Duration::from_millis(1);
+/// way. The pause is that of an owner that is itself at such an operation, and is longer by half a
+/// nanosecond for each byte, as its operations are taken to be as long as this one.
+const MIN_SETTLE_PAUSE: Duration = Duration::from_millis(1);
 const MIN_SETTLE_TIME: Duration = Duration::from_millis(2);
 
 /// Rounds of progress between two reads of the clock.
@@ -155,7 +157,7 @@ impl<T: Transport> State<T> {
                 let under_way = self.engine.conn(id).map_or(0, |conn| {
                     conn.unsent() + place.len * conn.awaited_reads() as u64
                 });
-                Settling::new(T::System::now(), under_way + place.len)
+                Settling::new(T::System::now(), place.len, under_way)
             });
             if !wait.goes_on(self.progress_all(), T::System::now) {
                 self.unsettled_ops = (2 * self.unsettled_ops + 1).min(MAX_UNSETTLED_OPS);
@@ -175,16 +177,20 @@ struct Settling {
     /// When it is in vain, and when it is if nothing arrives meanwhile.
     end: Duration,
     pause_end: Duration,
+    max_pause: Duration,
     rounds: u32,
     /// Something has arrived since the last read of the clock.
     arrived: bool,
 }
 
 impl Settling {
-    fn new(now: Duration, bytes: u64) -> Self {
+    /// For an operation of this length, behind so many bytes.
+    fn new(now: Duration, len: u64, under_way: u64) -> Self {
+        let max_pause = MIN_SETTLE_PAUSE + Duration::from_nanos(len / 2);
         Self {
-            end: now + MIN_SETTLE_TIME + Duration::from_nanos(bytes),
-            pause_end: now + MAX_SETTLE_PAUSE,
+            end: now + MIN_SETTLE_TIME + Duration::from_nanos(under_way + len),
+            pause_end: now + max_pause,
+            max_pause,
             rounds: 0,
             arrived: false,
         }
@@ -199,7 +205,7 @@ impl Settling {
         }
         let now = now();
         if std::mem::take(&mut self.arrived) {
-            self.pause_end = now + MAX_SETTLE_PAUSE;
+            self.pause_end = now + self.max_pause;
         }
         now < self.end.min(self.pause_end)
     }
