@@ -8,12 +8,13 @@ mod common;
 #[path = "common/freed.rs"]
 mod freed;
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::BufRead as _;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use common::other::{Other, tell_parent};
 use common::{End, Safe, bytes, info_for, mr_attr, open, pattern, safe};
 use ripstop_core::provider::{CompletionQueue as _, Domain as _, Endpoint as _, RmaCall, Sharing};
 use ripstop_core::{Address, Info};
@@ -24,7 +25,6 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 const ROLE: &str = "RIPSTOP_SHM_TEST_ATTACH";
-const SAYS: &str = "says ";
 
 /// Regions of the target: for all, only to be written, and one that is unmapped before it is
 /// closed.
@@ -70,7 +70,7 @@ fn subprocess_target() {
     let mut gone = Some(SharedBuf::zeroed(LEN).unwrap());
     let lost = region(&domain, gone.as_ref().unwrap().buf(), UNMAPPED, both);
     let mut room = Parked::park(vec![0; LEN]);
-    println!("\n{SAYS}{}", end.name());
+    tell_parent(end.name());
     let said = std::io::stdin().lock().lines().map_while(Result::ok);
     let mut received = 0;
     end.post(&room);
@@ -111,7 +111,7 @@ fn subprocess_target() {
             "unmap" => gone.take().into_iter().for_each(freed::free),
             other => panic!("no command {other}"),
         }
-        println!("\n{SAYS}{answer}");
+        tell_parent(answer);
     }
     drop((mr, written, lost));
     drop(end);
@@ -130,16 +130,7 @@ fn sum(bytes: &[u8]) -> u64 {
 struct Two {
     near: End<Safe>,
     to: FiAddr,
-    child: Child,
-    input: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Drop for Two {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    target: Other,
 }
 
 impl Two {
@@ -147,28 +138,9 @@ impl Two {
     fn new(role: &str) -> Self {
         let info = wanted();
         let near = open(&safe(&info), &info);
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "subprocess_target",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(ROLE, role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let to = near.knows(&Address::Str(answer(&mut lines)));
-        let mut two = Self {
-            near,
-            to,
-            child,
-            input,
-            lines,
-        };
+        let target = Other::start("subprocess_target", &[(ROLE, role)]);
+        let to = near.knows(&Address::Str(target.hear()));
+        let mut two = Self { near, to, target };
         // The connection, and what both ask and say of each other.
         let text = Parked::park(vec![1; 8]);
         two.near.send(&text, two.to).unwrap();
@@ -179,8 +151,8 @@ impl Two {
 
     /// What the target has to say to a command.
     fn tell(&mut self, command: &str) -> String {
-        writeln!(self.input, "{command}").unwrap();
-        answer(&mut self.lines)
+        self.target.tell(command);
+        self.target.hear()
     }
 
     fn sum(&mut self, key: u64) -> u64 {
@@ -257,12 +229,6 @@ impl Two {
         self.settle(0);
         found.unwrap()
     }
-}
-
-fn answer(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
-    let mut lines = lines.map_while(Result::ok);
-    let said = lines.find_map(|line| Some(line.strip_prefix(SAYS)?.to_owned()));
-    said.expect("the target answers")
 }
 
 const fn place(at: usize, len: usize, key: u64) -> RmaIov {

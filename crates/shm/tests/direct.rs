@@ -14,17 +14,14 @@ mod common;
 mod freed;
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::FileExt as _;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{
-    End, Other, PATIENCE, Safe, bytes, info_for, mr_attr, noticed_within, open, pattern, safe,
-};
+use common::other::{Other, tell_parent};
+use common::{End, PATIENCE, Safe, bytes, info_for, mr_attr, noticed_within, open, pattern, safe};
 use ripstop_core::log::{self, Imported, Record, Sink};
 use ripstop_core::provider::{
     CompletionQueue as _, Domain, Endpoint as _, RecvKind, RmaCall, SendKind, Sharing,
@@ -234,39 +231,22 @@ fn rest() {
 /// Another process; killed when it is dropped.
 struct There {
     child: Other,
-    says: Receiver<String>,
     name: Address,
 }
 
 impl There {
     fn start(role: &str, parent: &Here, target: &Address) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "subprocess_peer",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(ROLE, role)
-            .env(PARENT, parent.name().to_string())
-            .env(TARGET, target.to_string())
+        let (parent, target) = (parent.name().to_string(), target.to_string());
+        let environment = [
+            (ROLE, role),
+            (PARENT, &parent),
+            (TARGET, &target),
             // What is not mapped passes through the rings.
-            .env("FI_SHM_DISABLE_CMA", "1")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (tell, says) = channel();
-        std::thread::spawn(move || {
-            for line in lines.map_while(std::result::Result::ok) {
-                if tell.send(line).is_err() {
-                    break;
-                }
-            }
-        });
+            ("FI_SHM_DISABLE_CMA", "1"),
+        ];
+        let child = Other::start("subprocess_peer", &environment);
         let name = Address::Str(String::new());
-        let child = Other(child);
-        let mut there = Self { child, says, name };
+        let mut there = Self { child, name };
         there.name = Address::Str(there.hear("name", rest));
         there
     }
@@ -275,14 +255,14 @@ impl There {
     fn hear(&self, what: &str, mut turn: impl FnMut()) -> String {
         let stop = Instant::now() + PATIENCE;
         loop {
-            let said = self.says.try_recv();
+            let said = self.child.said.try_recv();
             assert_ne!(
                 said,
                 Err(TryRecvError::Disconnected),
                 "{what}: it has ended"
             );
             if let Ok(line) = said
-                && let Some((_, rest)) = line.split_once(&format!("says {what}"))
+                && let Some(rest) = line.strip_prefix(what)
             {
                 return rest.trim().to_owned();
             }
@@ -292,7 +272,7 @@ impl There {
     }
 
     fn pid(&self) -> Pid {
-        Pid::from_child(&self.child.0)
+        Pid::from_child(&self.child.child)
     }
 
     /// It runs no instruction any more once this returns.
@@ -341,7 +321,7 @@ fn subprocess_peer() {
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let (end, domain) = here();
     let own = (role == "target").then(|| Region::new(&domain, true));
-    println!("\nsays name {}", end.name());
+    tell_parent(format_args!("name {}", end.name()));
     let parent = end.knows(&Address::Str(std::env::var(PARENT).unwrap()));
     let target = std::env::var(TARGET).unwrap();
     match role.as_str() {
@@ -350,7 +330,7 @@ fn subprocess_peer() {
         },
         "target" => {
             let memory = own.as_ref().and_then(|own| own.shared.as_ref()).unwrap();
-            println!("\nsays memory {}", memory.part().as_fd().as_raw_fd());
+            tell_parent(format_args!("memory {}", memory.part().as_fd().as_raw_fd()));
             let room = Parked::park(vec![0; 8]);
             end.post(&room);
             loop {
@@ -426,13 +406,13 @@ fn write_on(end: &Here, parent: FiAddr, peer: FiAddr) {
     for text in &texts {
         write(end, peer, text).unwrap();
     }
-    println!("\nsays writing");
+    tell_parent("writing");
     let fails = |round: usize| write(end, peer, &texts[round % 2]).err();
     let error = (0..).find_map(fails).unwrap();
-    println!("\nsays failed {error}");
+    tell_parent(format_args!("failed {error}"));
     // What it has mapped of the parent's is not there any more either.
     lets_go(end, (before.0, before.1, 0));
-    println!("\nsays clean");
+    tell_parent("clean");
     say(end, parent);
     texts.into_iter().for_each(|text| drop(bytes(text)));
     std::thread::sleep(2 * PATIENCE);
@@ -535,7 +515,7 @@ fn writer_continues_when_the_owner_is_killed_during_a_write() {
     let (here, _) = here();
     let mut target = There::start("target", &here, &here.name());
     let memory = target.hear("memory", rest);
-    let memory = File::open(format!("/proc/{}/fd/{memory}", target.child.0.id())).unwrap();
+    let memory = File::open(format!("/proc/{}/fd/{memory}", target.child.id())).unwrap();
     let look = || {
         let mut found = vec![0; LEN + 2 * GUARD];
         memory.read_exact_at(&mut found, 0).unwrap();

@@ -5,21 +5,20 @@
 #[expect(dead_code, reason = "each test takes what it needs")]
 mod common;
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::io::BufRead as _;
 use std::ops::Deref;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{End, Other, Safe, bytes, info, open, pattern, safe};
+use common::other::{Other, tell_parent};
+use common::{End, Safe, bytes, info, open, pattern, safe};
 use ripstop_core::Address;
 use ripstop_core::provider::{CompletionQueue as _, Copied, Copies, Domain as _};
 use ripstop_mem::{Parked, copy_out};
-use ripstop_types::{Errno, FiAddr, Threading};
+use ripstop_types::{Errno, Threading};
 
 const ROLE: &str = "RIPSTOP_SHM_TEST_GET";
 const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
-const SAYS: &str = "says ";
 
 /// More than a ring holds.
 const LONG: usize = 300_000;
@@ -58,44 +57,24 @@ fn here() -> Here {
 
 /// The sender, in another process.
 struct Sender {
-    _child: Other,
-    orders: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-    to: FiAddr,
+    process: Other,
 }
 
 impl Sender {
     fn start(parent: &Here, copy: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "subprocess_sender", "--nocapture"])
-            .env(ROLE, "sender")
-            .env(PARENT, parent.name().to_string())
-            .env("FI_SHM_COPY", copy)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut sender = Self {
-            orders: child.stdin.take().unwrap(),
-            lines,
-            _child: Other(child),
-            to: FiAddr::NOTAVAIL,
-        };
-        sender.to = parent.knows(&Address::Str(sender.answer()));
-        sender
-    }
-
-    fn answer(&mut self) -> String {
-        let mut lines = self.lines.by_ref().map_while(Result::ok);
-        let said = lines.find_map(|line| Some(line.split_once(SAYS)?.1.to_owned()));
-        said.expect("the sender answers")
+        let name = parent.name().to_string();
+        let process = Other::start(
+            "subprocess_sender",
+            &[(ROLE, "sender"), (PARENT, &name), ("FI_SHM_COPY", copy)],
+        );
+        parent.knows(&Address::Str(process.hear()));
+        Self { process }
     }
 
     /// The long payloads that it has sent through the ring.
     fn through_the_ring(&mut self) -> Copied {
-        writeln!(self.orders, "ways").unwrap();
-        let answer = self.answer();
+        self.process.tell("ways");
+        let answer = self.process.hear();
         let (payloads, bytes) = answer.split_once(' ').unwrap();
         Copied {
             payloads: payloads.parse().unwrap(),
@@ -105,8 +84,8 @@ impl Sender {
 
     /// Has it do something; returns when that is done.
     fn tell(&mut self, order: &str) {
-        writeln!(self.orders, "{order}").unwrap();
-        assert_eq!(self.answer(), order);
+        self.process.tell(order);
+        assert_eq!(self.process.hear(), order);
     }
 }
 
@@ -121,7 +100,7 @@ fn subprocess_sender() {
     // It outlives the endpoint.
     let domain = safe(&info);
     let mut end = Some(open(&domain, &info));
-    println!("\n{SAYS}{}", end.as_ref().unwrap().name());
+    tell_parent(end.as_ref().unwrap().name());
     let parent = std::env::var(PARENT).unwrap();
     let parent = end.as_ref().unwrap().knows(&Address::Str(parent));
     let text = Parked::park(pattern(LONG, 3));
@@ -162,12 +141,12 @@ fn subprocess_sender() {
             }
             ("ways", _) => {
                 let Copied { payloads, bytes } = domain.copies().unwrap().ring;
-                println!("\n{SAYS}{payloads} {bytes}");
+                tell_parent(format_args!("{payloads} {bytes}"));
                 continue;
             }
             (other, _) => panic!("no order {other}"),
         }
-        println!("\n{SAYS}{order}");
+        tell_parent(order);
     }
     drop((bytes(text), bytes(short), domain));
 }
@@ -177,9 +156,9 @@ fn connected(copy: &str) -> (Here, Sender) {
     let mut sender = Sender::start(&here, copy);
     let room = Parked::park(vec![0; 8]);
     here.post(&room);
-    writeln!(sender.orders, "short").unwrap();
+    sender.process.tell("short");
     here.poll(1);
-    assert_eq!(sender.answer(), "short");
+    assert_eq!(sender.process.hear(), "short");
     assert_eq!(bytes(room), [1; 8]);
     sender.tell("listen");
     (here, sender)
@@ -207,11 +186,11 @@ fn many_messages_come_whole_and_in_order() {
             // Some of them wait for their receives.
             let before = [MANY.len(), 0, 5][round % 3];
             rooms[..before].iter().for_each(|room| here.post(room));
-            writeln!(sender.orders, "many").unwrap();
+            sender.process.tell("many");
             here.poll(before);
             rooms[before..].iter().for_each(|room| here.post(room));
             here.poll(MANY.len() - before);
-            assert_eq!(sender.answer(), "many");
+            assert_eq!(sender.process.hear(), "many");
             for ((room, len), seed) in rooms.into_iter().zip(MANY).zip(FIRST_SEED..) {
                 assert_eq!(bytes(room), pattern(len, seed), "{copy}: {len} bytes");
             }
@@ -242,9 +221,9 @@ fn a_sender_that_wants_the_ring_has_to_send() {
     while Instant::now() < pause {
         assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
     }
-    writeln!(sender.orders, "done").unwrap();
+    sender.process.tell("done");
     here.poll(1);
-    assert_eq!(sender.answer(), "done");
+    assert_eq!(sender.process.hear(), "done");
     assert_eq!(bytes(room), pattern(LONG, 3));
 }
 

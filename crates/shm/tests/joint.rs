@@ -5,18 +5,17 @@
 #[expect(dead_code, reason = "each test takes what it needs")]
 mod common;
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{End, Other, PATIENCE, Safe, bytes, info, open, pattern, safe};
+use common::other::{Other, tell_parent};
+use common::{End, PATIENCE, Safe, bytes, info, open, pattern, safe};
 use ripstop_core::Address;
 use ripstop_core::provider::CompletionQueue as _;
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, Threading};
 
 const PARENT: &str = "RIPSTOP_SHM_TEST_JOINT_PARENT";
-const SAYS: &str = "says ";
 
 /// Lengths of the messages, and the seed of the pattern of the first one.
 const LENGTHS: [usize; 4] = [256 << 10, 4 << 20, (1 << 20) + 1, 300_001];
@@ -39,7 +38,7 @@ fn subprocess_sender() {
         return;
     };
     let here = here();
-    println!("\n{SAYS}{}", here.name());
+    tell_parent(here.name());
     let parent = here.knows(&Address::Str(parent));
     let texts = LENGTHS.iter().zip(SEED..);
     let texts = texts.map(|(len, seed)| Parked::park(pattern(*len, seed)));
@@ -56,16 +55,8 @@ fn subprocess_sender() {
 }
 
 fn start(here: &Here) -> Other {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "subprocess_sender", "--nocapture"])
-        .env(PARENT, here.name().to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let sender = Other(child);
-    let name = lines.find_map(|line| Some(line.ok()?.split_once(SAYS)?.1.to_owned()));
-    here.knows(&Address::Str(name.expect("the sender says its name")));
+    let sender = Other::start("subprocess_sender", &[(PARENT, &here.name().to_string())]);
+    here.knows(&Address::Str(sender.hear()));
     sender
 }
 
@@ -120,8 +111,7 @@ fn a_sender_that_is_stopped_goes_on_later() {
     let here = here();
     let sender = start(&here);
     let signal = |signal: &str| {
-        let pid = sender.0.id().to_string();
-        let kill = Command::new("kill").args([signal, &pid]).status();
+        let kill = Command::new("kill").args([signal, &sender.id()]).status();
         assert!(kill.unwrap().success());
     };
     let mut count = 0;

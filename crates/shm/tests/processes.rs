@@ -6,11 +6,10 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{End, Other, bytes, info, info_for, open, pattern, safe};
+use common::other::{Other, tell_parent};
+use common::{End, bytes, info, info_for, open, pattern, safe};
 use ripstop_core::Address;
 use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, RecvKind, SendKind};
 use ripstop_mem::Parked;
@@ -19,7 +18,6 @@ use rustix::time::ClockId;
 
 const ROLE: &str = "RIPSTOP_SHM_TEST_ROLE";
 const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
-const SAYS: &str = "my name is ";
 
 /// So many messages of 8 bytes are kept without a receive (`FI_SHM_MAX_SAVED_BYTES`).
 const KEPT: u32 = (64 << 20) / (8 + 256);
@@ -54,25 +52,16 @@ struct There {
 
 impl There {
     fn start(role: &str, parent: &Here) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "subprocess_peer",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(ROLE, role)
-            .env(PARENT, parent.name().to_string())
-            .env(STUCK, stuck(role))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let name = lines
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.split_once(SAYS)?.1.to_owned()));
-        let name = Address::Str(name.expect("the child says its name"));
-        let child = Other(child);
+        let (parent, stuck) = (parent.name().to_string(), stuck(role));
+        let child = Other::start(
+            "subprocess_peer",
+            &[
+                (ROLE, role),
+                (PARENT, &parent),
+                (STUCK, stuck.to_str().unwrap()),
+            ],
+        );
+        let name = Address::Str(child.hear());
         Self { child, name }
     }
 }
@@ -84,7 +73,7 @@ fn subprocess_peer() {
         return;
     };
     let end = here();
-    println!("{SAYS}{}", end.name());
+    tell_parent(end.name());
     let parent = end.knows(&Address::Str(std::env::var(PARENT).unwrap()));
     let stop = Instant::now() + 10 * common::PATIENCE;
     loop {
@@ -280,7 +269,7 @@ fn partial_message_of_a_killed_peer_is_freed() {
         assert_eq!(here.cq.read(1, |_| ()), Err(Errno::EAGAIN));
     }
     std::fs::remove_file(stuck(role)).unwrap();
-    let theirs = &mapped(&there.child.0.id().to_string()) - &own;
+    let theirs = &mapped(&there.child.id()) - &own;
     let shared = || !mapped("self").is_disjoint(&theirs);
     assert!(shared(), "the memory of the pair");
     there.child.kill();

@@ -3,8 +3,8 @@
 mod flow;
 pub(crate) mod group;
 pub(crate) mod load;
+pub(crate) mod other;
 
-use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,23 +29,6 @@ pub(crate) fn noticed_within() -> Duration {
     match std::env::var_os("RIPSTOP_KILL_STRICT") {
         Some(_) => Duration::from_secs(2),
         None => PATIENCE,
-    }
-}
-
-/// Another process of a test; killed when it is dropped.
-pub(crate) struct Other(pub(crate) Child);
-
-impl Other {
-    pub(crate) fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
