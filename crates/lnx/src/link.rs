@@ -12,7 +12,8 @@ use ripstop_mem::ring::{Grant, JointPayload, ShortEntry, SoleEntry, Window};
 use ripstop_os::{IoVec, IoVecMut, Shutdown};
 use ripstop_shm::Shm;
 use ripstop_stream::{
-    Attached, DirectAccess, GetPieces, Got, InPlace, Link, Offer, Payload, Transport,
+    AttachState, Attached, DirectAccess, GetPieces, Got, InPlace, JointCopy, Link, Offer, Payload,
+    Transport,
 };
 use ripstop_tcp::Tcp;
 use ripstop_types::{Errno, Result, RmaIov};
@@ -24,6 +25,7 @@ pub(crate) type TcpLink = <Tcp as Transport>::Link;
 
 type ShmInPlace = <ShmLink as Link>::InPlace;
 type ShmDirect = <ShmLink as Link>::Direct;
+type ShmJoint = <ShmLink as Link>::Joint;
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -71,6 +73,7 @@ impl Link for LnxLink {
     type Addr = SocketAddr;
     type InPlace = LnxInPlace;
     type Direct = LnxDirect;
+    type Joint = LnxJoint;
 
     const CHECKS_PEER: bool = TcpLink::CHECKS_PEER || ShmLink::CHECKS_PEER;
 
@@ -293,7 +296,7 @@ impl DirectAccess<LnxLink> for LnxDirect {
         place: &RmaIov,
         write: bool,
         segments: &[UserBuf],
-        state: (bool, bool),
+        state: AttachState,
     ) -> Attached {
         match link.shm() {
             Some(link) => ShmDirect::attach(link, place, write, segments, state),
@@ -311,31 +314,6 @@ impl DirectAccess<LnxLink> for LnxDirect {
             Some(link) => ShmDirect::get(link, from, into),
             None => Got::UseStream,
         }
-    }
-
-    fn open_joint(link: &LnxLink, payload: &Payload, index: u16, into: UserBuf) -> bool {
-        link.shm()
-            .is_some_and(|link| ShmDirect::open_joint(link, payload, index, into))
-    }
-
-    fn copy_joint(link: &LnxLink, payload: &Payload, into: UserBuf) -> Got {
-        match link.shm() {
-            Some(link) => ShmDirect::copy_joint(link, payload, into),
-            None => Got::UseStream,
-        }
-    }
-
-    fn joint_outcome(link: &LnxLink) -> Option<bool> {
-        ShmDirect::joint_outcome(link.shm()?)
-    }
-
-    fn joint_of_peer(link: &LnxLink) -> Option<JointPayload> {
-        ShmDirect::joint_of_peer(link.shm()?)
-    }
-
-    fn help(link: &LnxLink, payload: JointPayload, from: UserBuf) -> bool {
-        link.shm()
-            .is_some_and(|link| ShmDirect::help(link, payload, from))
     }
 
     fn note_streamed(link: &LnxLink, len: u64, elapsed: Duration) {
@@ -357,5 +335,38 @@ impl DirectAccess<LnxLink> for LnxDirect {
     fn sent_in_place(link: &LnxLink) -> Copied {
         link.shm()
             .map_or_else(Copied::default, |link| ShmDirect::sent_in_place(link))
+    }
+}
+
+/// Joint copies: those of the shm provider, on its links.
+#[derive(Debug)]
+pub struct LnxJoint;
+
+impl JointCopy<LnxLink> for LnxJoint {
+    const SUPPORTED: bool = true;
+
+    fn open(link: &LnxLink, payload: &Payload, index: u16, into: UserBuf) -> bool {
+        link.shm()
+            .is_some_and(|link| ShmJoint::open(link, payload, index, into))
+    }
+
+    fn copy(link: &LnxLink, payload: &Payload, into: UserBuf) -> Got {
+        match link.shm() {
+            Some(link) => ShmJoint::copy(link, payload, into),
+            None => Got::UseStream,
+        }
+    }
+
+    fn outcome(link: &LnxLink) -> Option<bool> {
+        ShmJoint::outcome(link.shm()?)
+    }
+
+    fn asked(link: &LnxLink) -> Option<JointPayload> {
+        ShmJoint::asked(link.shm()?)
+    }
+
+    fn help(link: &LnxLink, payload: JointPayload, from: UserBuf) -> bool {
+        link.shm()
+            .is_some_and(|link| ShmJoint::help(link, payload, from))
     }
 }

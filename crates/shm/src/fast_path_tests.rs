@@ -196,6 +196,7 @@ impl Link for RecordingLink {
 
     type InPlace = RecordingInPlace;
     type Direct = ();
+    type Joint = ();
 
     fn send(&self, bytes: &[u8]) -> Result<usize> {
         self.log(LinkCall::Send, self.link.send(bytes))

@@ -27,6 +27,7 @@ use crate::windows::Windows;
 
 pub(crate) use self::direct::RingDirect;
 pub(crate) use self::in_place::RingInPlace;
+pub(crate) use self::joint::RingJoint;
 
 /// Descriptors that a peer may send in a handshake: the memory of the pair, and its status page.
 const MAX_HANDSHAKE_FDS: usize = 2;
@@ -388,6 +389,7 @@ impl Link for ShmLink {
 
     type InPlace = RingInPlace;
     type Direct = RingDirect;
+    type Joint = RingJoint;
 
     #[inline]
     fn send(&self, bytes: &[u8]) -> Result<usize> {

@@ -137,6 +137,7 @@ impl AsFd for SimLink {
 impl Link for SimLink {
     type InPlace = ();
     type Direct = ();
+    type Joint = ();
     type Addr = SocketAddr;
 
     fn send(&self, bytes: &[u8]) -> Result<usize> {

@@ -110,6 +110,7 @@ const MAX_DRAIN_READS: u32 = 64;
 impl Link for TcpSocket {
     type InPlace = ();
     type Direct = ();
+    type Joint = ();
 
     type Addr = SocketAddr;
 

@@ -8,8 +8,8 @@ use ripstop_core::fi_info;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{Copied, Copies};
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Grant, JointPayload, Window};
-use ripstop_stream::{Attached, DirectAccess, GetPieces, Got, Lent, Offer, Payload};
+use ripstop_mem::ring::{Grant, Window};
+use ripstop_stream::{AttachState, Attached, DirectAccess, GetPieces, Got, Lent, Offer, Payload};
 use ripstop_types::RmaIov;
 
 use super::{ShmLink, joint};
@@ -111,7 +111,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         place: &RmaIov,
         write: bool,
         segments: &[UserBuf],
-        (settled, crowd): (bool, bool),
+        state: AttachState,
     ) -> Attached {
         let Some(rings) = link.rings.get() else {
             return Attached::UseStream;
@@ -130,7 +130,7 @@ impl DirectAccess<ShmLink> for RingDirect {
                 Way::Ring => Attached::UseStream,
             };
         };
-        let applied = settled && rings.writer.all_applied();
+        let applied = state.settled && rings.writer.all_applied();
         let preferred = attach.choice.preferred(place.len);
         match preferred {
             _ if rings.ended.load(Ordering::Relaxed) => return Attached::UseStream,
@@ -139,9 +139,9 @@ impl DirectAccess<ShmLink> for RingDirect {
             Way::Ring if !applied => return Attached::UseStream,
             _ => {}
         }
-        let idle = match (preferred, attach.next_way(peer, place.len, crowd)) {
+        let idle = match (preferred, attach.next_way(peer, place.len, state.crowded)) {
             (_, Way::Attach) => attach.is_alive(peer).then_some(true),
-            (Way::Ring, Way::Ring) => attach.is_idle(peer, crowd),
+            (Way::Ring, Way::Ring) => attach.is_idle(peer, state.crowded),
             // To see what the ring costs.
             (Way::Attach, Way::Ring) => return Attached::UseStream,
         };
@@ -186,26 +186,6 @@ impl DirectAccess<ShmLink> for RingDirect {
             true => Got::Done,
             false => Got::UseStream,
         }
-    }
-
-    fn open_joint(link: &ShmLink, payload: &Payload, index: u16, into: UserBuf) -> bool {
-        joint::open(link, payload, index, into)
-    }
-
-    fn copy_joint(link: &ShmLink, payload: &Payload, into: UserBuf) -> Got {
-        joint::copy(link, payload, into)
-    }
-
-    fn joint_outcome(link: &ShmLink) -> Option<bool> {
-        joint::outcome(link)
-    }
-
-    fn joint_of_peer(link: &ShmLink) -> Option<JointPayload> {
-        link.rings.get()?.writer.joint().payload()
-    }
-
-    fn help(link: &ShmLink, payload: JointPayload, from: UserBuf) -> bool {
-        joint::help(link, payload, from)
     }
 
     fn note_streamed(link: &ShmLink, len: u64, elapsed: Duration) {

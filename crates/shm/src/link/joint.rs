@@ -7,7 +7,7 @@ use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{JointPayload, MAX_JOINT_PARTS};
 use ripstop_os::{IoVecMut, clock};
-use ripstop_stream::{GetPieces, Got, Payload};
+use ripstop_stream::{GetPieces, Got, JointCopy, Payload};
 
 use super::ShmLink;
 use crate::params::NAME;
@@ -41,107 +41,118 @@ fn part(len: u64, part: u8) -> Option<(u64, u64)> {
     Some((at, left.min(bytes)))
 }
 
-/// The receiver begins one, unless the sender is not through with the last one.
-pub(super) fn open(link: &ShmLink, payload: &Payload, index: u16, into: UserBuf) -> bool {
-    let Some(rings) = link.rings.get().filter(|rings| rings.attach.is_some()) else {
-        return false;
-    };
-    let parts = payload.len.div_ceil(part_bytes(payload.len));
-    let (joint, Ok(parts)) = (rings.reader.joint(), u8::try_from(parts)) else {
-        return false;
-    };
-    if !joint.is_finished() {
-        return false;
-    }
-    let place = JointPayload {
-        address: into.as_ptr() as u64,
-        len: payload.len,
-        index,
-    };
-    joint.open(place, parts);
-    true
-}
+/// See the [module](self).
+#[derive(Debug)]
+pub struct RingJoint;
 
-/// The receiver copies parts from the front.
-pub(super) fn copy(link: &ShmLink, payload: &Payload, into: UserBuf) -> Got {
-    let Some(rings) = link.rings.get() else {
-        return Got::UseStream;
-    };
-    let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-        return Got::UseStream;
-    };
-    let (peer, joint) = (link.attach_target(rings, process), rings.reader.joint());
-    let began = clock::now();
-    let mut done = true;
-    while done && let Some(claimed) = joint.claim() {
-        let piece = part(payload.len, claimed).and_then(|(at, len)| {
-            let from = Payload {
-                address: payload.address.checked_add(at)?,
-                len,
-            };
-            Some((from, into.slice(at as usize, len as usize)?))
-        });
-        done = piece.is_some_and(|(from, into)| {
-            let mut pieces = GetPieces::NONE;
-            pieces.push(IoVecMut::from_user(into));
-            attach.lock().read(peer, &[from], pieces)
-        });
-    }
-    joint.close();
-    let end = clock::now() + MAX_WAIT;
-    let mut loads = 0_u32;
-    while !joint.is_finished() {
-        loads += 1;
-        if loads.is_multiple_of(LOADS_PER_CLOCK_READ) && clock::now() >= end {
-            return Got::Pending { done };
+impl JointCopy<ShmLink> for RingJoint {
+    const SUPPORTED: bool = true;
+
+    /// Refuses while the sender is not through with the last one.
+    fn open(link: &ShmLink, payload: &Payload, index: u16, into: UserBuf) -> bool {
+        let Some(rings) = link.rings.get().filter(|rings| rings.attach.is_some()) else {
+            return false;
+        };
+        let parts = payload.len.div_ceil(part_bytes(payload.len));
+        let (joint, Ok(parts)) = (rings.reader.joint(), u8::try_from(parts)) else {
+            return false;
+        };
+        if !joint.is_finished() {
+            return false;
         }
-        std::hint::spin_loop();
+        let place = JointPayload {
+            address: into.as_ptr() as u64,
+            len: payload.len,
+            index,
+        };
+        joint.open(place, parts);
+        true
     }
-    // Else the peer may have given the memory another use before it was read.
-    match done && !joint.has_failed() {
-        _ if rings.reader.has_writer_ended() => Got::Ended,
-        true => {
-            let (elapsed, helped) = (clock::now() - began, joint.taken() > 0);
-            attach.lock().note_joint(payload.len, elapsed, helped);
-            Got::Done
+
+    /// Copies parts from the front.
+    fn copy(link: &ShmLink, payload: &Payload, into: UserBuf) -> Got {
+        let Some(rings) = link.rings.get() else {
+            return Got::UseStream;
+        };
+        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
+            return Got::UseStream;
+        };
+        let (peer, joint) = (link.attach_target(rings, process), rings.reader.joint());
+        let began = clock::now();
+        let mut done = true;
+        while done && let Some(claimed) = joint.claim() {
+            let piece = part(payload.len, claimed).and_then(|(at, len)| {
+                let from = Payload {
+                    address: payload.address.checked_add(at)?,
+                    len,
+                };
+                Some((from, into.slice(at as usize, len as usize)?))
+            });
+            done = piece.is_some_and(|(from, into)| {
+                let mut pieces = GetPieces::NONE;
+                pieces.push(IoVecMut::from_user(into));
+                attach.lock().read(peer, &[from], pieces)
+            });
         }
-        false => Got::UseStream,
+        joint.close();
+        let end = clock::now() + MAX_WAIT;
+        let mut loads = 0_u32;
+        while !joint.is_finished() {
+            loads += 1;
+            if loads.is_multiple_of(LOADS_PER_CLOCK_READ) && clock::now() >= end {
+                return Got::Pending { done };
+            }
+            std::hint::spin_loop();
+        }
+        // Else the peer may have given the memory another use before it was read.
+        match done && !joint.has_failed() {
+            _ if rings.reader.has_writer_ended() => Got::Ended,
+            true => {
+                let (elapsed, helped) = (clock::now() - began, joint.taken() > 0);
+                attach.lock().note_joint(payload.len, elapsed, helped);
+                Got::Done
+            }
+            false => Got::UseStream,
+        }
     }
-}
 
-/// Whether the sender is through with its parts, and if so, whether it has copied all of them.
-pub(super) fn outcome(link: &ShmLink) -> Option<bool> {
-    let joint = link.rings.get()?.reader.joint();
-    joint.is_finished().then(|| !joint.has_failed())
-}
+    fn outcome(link: &ShmLink) -> Option<bool> {
+        let joint = link.rings.get()?.reader.joint();
+        joint.is_finished().then(|| !joint.has_failed())
+    }
 
-/// The sender copies parts from the back. Returns whether there was one.
-pub(super) fn help(link: &ShmLink, payload: JointPayload, from: UserBuf) -> bool {
-    let Some(rings) = link.rings.get() else {
-        return false;
-    };
-    let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-        return false;
-    };
-    let (peer, joint) = (link.attach_target(rings, process), rings.writer.joint());
-    let mut attach = attach.lock();
-    if payload.len > from.len() as u64 || !attach.is_attachable(peer) {
-        return false;
+    fn asked(link: &ShmLink) -> Option<JointPayload> {
+        link.rings.get()?.writer.joint().payload()
     }
-    let mut helped = false;
-    while let Some(claimed) = joint.claim(payload) {
-        let piece = part(payload.len, claimed).and_then(|(at, len)| {
-            let into = Payload {
-                address: payload.address.checked_add(at)?,
-                len,
-            };
-            Some((from.slice(at as usize, len as usize)?, into))
-        });
-        let done = piece.is_some_and(|(from, into)| attach.push(peer, from, into));
-        joint.copied(done);
-        helped = true;
+
+    /// Copies parts from the back.
+    fn help(link: &ShmLink, payload: JointPayload, from: UserBuf) -> bool {
+        let Some(rings) = link.rings.get() else {
+            return false;
+        };
+        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
+            return false;
+        };
+        let (peer, joint) = (link.attach_target(rings, process), rings.writer.joint());
+        let mut attach = attach.lock();
+        if payload.len > from.len() as u64 || !attach.is_attachable(peer) {
+            return false;
+        }
+        let mut helped = false;
+        while let Some(claimed) = joint.claim(payload) {
+            let piece = part(payload.len, claimed).and_then(|(at, len)| {
+                let into = Payload {
+                    address: payload.address.checked_add(at)?,
+                    len,
+                };
+                Some((from.slice(at as usize, len as usize)?, into))
+            });
+            let done = piece.is_some_and(|(from, into)| attach.push(peer, from, into));
+            joint.copied(done);
+            helped = true;
+        }
+        helped
     }
-    helped
 }
 
 /// Waits until the sender does not write to buffers of this side any more.

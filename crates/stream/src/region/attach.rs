@@ -17,7 +17,7 @@ use crate::region::direct::sole_place;
 use crate::region::exposed::is_counted;
 use crate::state::{Exposed, State};
 use crate::system::System as _;
-use crate::transport::direct_access::{Attached, DirectAccess as _};
+use crate::transport::direct_access::{AttachState, Attached, DirectAccess as _};
 use crate::transport::offer::{Lent, Offer};
 use crate::transport::readiness::Readiness as _;
 use crate::transport::{DirectOf, Transport};
@@ -120,17 +120,20 @@ impl<T: Transport> State<T> {
         let place = sole_place(rma)?;
         let id = self.eps.get(ep)?.route(peer)?;
         let (write, segments) = (rma.kind == RmaKind::Write, rma.iov.segments());
-        let crowd = self.yield_policy.is_crowded();
+        let crowded = self.yield_policy.is_crowded();
         let mut wait = None;
         // The owner was asked for the region.
         let mut asked = false;
         loop {
             let connection = self.connections.get(id)?;
             let link = connection.link.as_ref().filter(|_| connection.is_up())?;
-            let settled = self.engine.is_settled(Some(id));
+            let state = AttachState {
+                settled: self.engine.is_settled(Some(id)),
+                crowded,
+            };
             let outcome = match asked && !DirectOf::<T>::prefers_attach(link, &place, write) {
                 true => Attached::Asked,
-                false => DirectOf::<T>::attach(link, &place, write, segments, (settled, crowd)),
+                false => DirectOf::<T>::attach(link, &place, write, segments, state),
             };
             match outcome {
                 Attached::Done => {
@@ -164,7 +167,7 @@ impl<T: Transport> State<T> {
                 self.ops_before_settling = self.unsettled_ops;
                 return None;
             }
-            match crowd {
+            match crowded {
                 true => std::thread::yield_now(),
                 false => std::hint::spin_loop(),
             }

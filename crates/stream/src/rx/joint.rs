@@ -8,8 +8,9 @@ use ripstop_mem::UserBuf;
 use crate::state::State;
 use crate::state::joint_get::JointGet;
 use crate::state::place::pieces;
-use crate::transport::direct_access::{DirectAccess as _, Got, Payload};
-use crate::transport::{DirectOf, Transport};
+use crate::transport::direct_access::{Got, Payload};
+use crate::transport::joint_copy::JointCopy as _;
+use crate::transport::{JointOf, Transport};
 
 /// The shortest payload in bytes that is copied jointly: the peer has to be told.
 const MIN_JOINT_BYTES: u64 = 256 << 10;
@@ -23,7 +24,7 @@ impl<T: Transport> State<T> {
         index: u16,
         get: &Get<UserBuf>,
     ) -> Option<Got> {
-        let long = DirectOf::<T>::SUPPORTED && get.len >= MIN_JOINT_BYTES;
+        let long = JointOf::<T>::SUPPORTED && get.len >= MIN_JOINT_BYTES;
         // Where threads share a processor, the sender has none.
         if !long || self.yield_policy.is_crowded() || !self.engine.wants_joint_copy(id) {
             return None;
@@ -40,12 +41,12 @@ impl<T: Transport> State<T> {
             len: get.len,
         };
         let link = self.connections.get(id)?.link.clone()?;
-        if !DirectOf::<T>::open_joint(&link, &payload, index, into) {
+        if !JointOf::<T>::open(&link, &payload, index, into) {
             return None;
         }
         self.engine.tell_joint(id);
         self.flush(id);
-        let got = DirectOf::<T>::copy_joint(&link, &payload, into);
+        let got = JointOf::<T>::copy(&link, &payload, into);
         if let Got::Pending { done } = got {
             self.joint_gets.push(JointGet { id, index, done });
         }
@@ -60,7 +61,7 @@ impl<T: Transport> State<T> {
         };
         let mut gets = self.joint_gets.iter();
         if let Some(place) = gets.position(|joint| joint.id == id)
-            && let Some(whole) = DirectOf::<T>::joint_outcome(&link)
+            && let Some(whole) = JointOf::<T>::outcome(&link)
         {
             let joint = self.joint_gets.swap_remove(place);
             match joint.done && whole {
@@ -68,9 +69,9 @@ impl<T: Transport> State<T> {
                 false => self.engine.not_got(id, joint.index),
             }
         }
-        if let Some(payload) = DirectOf::<T>::joint_of_peer(&link)
+        if let Some(payload) = JointOf::<T>::asked(&link)
             && let Some(from) = self.engine.announced(id, payload.index)
-            && DirectOf::<T>::help(&link, payload, from)
+            && JointOf::<T>::help(&link, payload, from)
         {
             self.engine.tell_joint(id);
         }

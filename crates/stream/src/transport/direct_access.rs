@@ -6,7 +6,7 @@ use std::time::Duration;
 use ripstop_core::provider::Copied;
 use ripstop_engine::IOV_LIMIT;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Grant, JointPayload, Window};
+use ripstop_mem::ring::{Grant, Window};
 use ripstop_os::IoVecMut;
 use ripstop_types::RmaIov;
 
@@ -65,15 +65,13 @@ pub trait DirectAccess<L>: Debug + 'static {
     /// Copies between buffers and the memory of the peer that is named, as many bytes, by its
     /// address in the peer's process: to it if `write` says so. Under the conditions of
     /// [`DirectAccess::access_window`], and only where that is faster than the stream or the peer does
-    /// not poll its links. Does not wait until all is applied. `settled` says that nothing else is
-    /// under way on the connection, as far as the engine knows; `crowd` that other threads wait for
-    /// the processor: the peer may poll as soon as it has one.
+    /// not poll its links. Does not wait until all is applied.
     fn attach(
         _link: &L,
         _place: &RmaIov,
         _write: bool,
         _segments: &[UserBuf],
-        (_settled, _crowd): (bool, bool),
+        _state: AttachState,
     ) -> Attached {
         Attached::UseStream
     }
@@ -86,35 +84,6 @@ pub trait DirectAccess<L>: Debug + 'static {
     /// Copies up to [`MAX_GETS`] payloads from the peer's process to buffers, which are as long together.
     fn get(_link: &L, _from: &[Payload], _into: GetPieces<'_>) -> Got {
         Got::UseStream
-    }
-
-    /// Begins to get a payload to a buffer as long, together with the peer; the message has this index.
-    /// The caller tells the peer, and then calls [`DirectAccess::copy_joint`]. `false` if that cannot be,
-    /// or one is under way already.
-    fn open_joint(_link: &L, _payload: &Payload, _index: u16, _into: UserBuf) -> bool {
-        false
-    }
-
-    /// Copies this side's parts of the payload that was opened.
-    fn copy_joint(_link: &L, _payload: &Payload, _into: UserBuf) -> Got {
-        Got::UseStream
-    }
-
-    /// Of a joint copy that is [`Got::Pending`]: `None` while the peer copies its parts, then whether it
-    /// could copy all of them.
-    fn joint_outcome(_link: &L) -> Option<bool> {
-        None
-    }
-
-    /// The message of this side that the peer says it is getting by a joint copy.
-    fn joint_of_peer(_link: &L) -> Option<JointPayload> {
-        None
-    }
-
-    /// Copies parts of a message of this side, which the peer is getting, from where it is. Returns whether
-    /// there was one.
-    fn help(_link: &L, _payload: JointPayload, _from: UserBuf) -> bool {
-        false
     }
 
     /// So many bytes were received or sent by the stream in this time, while both sides were at it.
@@ -192,7 +161,16 @@ impl Payload {
     pub const NONE: Self = Self { address: 0, len: 0 };
 }
 
-/// What has become of [`DirectAccess::get`].
+/// What decides whether [`DirectAccess::attach`] carries out an access.
+#[derive(Clone, Copy, Debug)]
+pub struct AttachState {
+    /// Nothing else is under way on the connection, as far as the engine knows.
+    pub settled: bool,
+    /// Other threads wait for the processor: the peer may poll as soon as it has one.
+    pub crowded: bool,
+}
+
+/// What has become of [`DirectAccess::get`] or [`JointCopy::copy`](crate::JointCopy::copy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got {
     /// All was copied, while the peer waited for that.

@@ -10,6 +10,7 @@ use ripstop_types::Result;
 use crate::addr::Addr;
 use crate::transport::direct_access::DirectAccess;
 use crate::transport::in_place::InPlace;
+use crate::transport::joint_copy::JointCopy;
 
 /// One end of a connection: a stream of bytes each way, like a stream socket. It never blocks: what
 /// cannot be done now is `EAGAIN`, and epoll tells by its descriptor when it can be. It is closed
@@ -26,6 +27,9 @@ pub trait Link: AsFd + Debug + Send + Sync + Sized + 'static {
     /// How this side accesses memory of the peer past the stream, and the peer memory of this side;
     /// `()` where neither can.
     type Direct: DirectAccess<Self>;
+
+    /// How both sides copy a long payload; `()` where one of them does.
+    type Joint: JointCopy<Self>;
 
     /// Whether a dead machine of the peer has to be found by [`Link::is_unanswered`], every 2 s, since
     /// the system reports it too late.

@@ -2,6 +2,7 @@
 
 pub(crate) mod direct_access;
 pub(crate) mod in_place;
+pub(crate) mod joint_copy;
 pub(crate) mod link;
 pub(crate) mod listener;
 pub(crate) mod offer;
@@ -180,6 +181,9 @@ pub(crate) type InPlaceOf<T> = <<T as Transport>::Link as Link>::InPlace;
 
 /// Direct access of a transport's links.
 pub(crate) type DirectOf<T> = <<T as Transport>::Link as Link>::Direct;
+
+/// Joint copies of a transport's links.
+pub(crate) type JointOf<T> = <<T as Transport>::Link as Link>::Joint;
 
 /// The poller of a transport's domains.
 pub(crate) type PollerOf<T> = <<T as Transport>::System as System>::Poller;

@@ -1,0 +1,50 @@
+//! Joint copies: long payloads that both ends of a link copy, see
+//! [`JointReceiver`](ripstop_mem::ring::JointReceiver).
+
+use std::fmt::Debug;
+
+use ripstop_mem::UserBuf;
+use ripstop_mem::ring::JointPayload;
+
+use crate::transport::direct_access::{Got, Payload};
+
+/// Long payloads that their receiver and their sender copy together, over a link with
+/// [direct access](crate::DirectAccess). A transport with such copies defines all of it; the bodies given
+/// here are for those without.
+pub trait JointCopy<L>: Debug + 'static {
+    /// Whether there are such copies.
+    const SUPPORTED: bool;
+
+    /// The receiver begins to get a payload to a buffer as long; the message has this index. It tells the
+    /// sender, and then calls [`JointCopy::copy`]. `false` if that cannot be, or one is under way already.
+    fn open(_link: &L, _payload: &Payload, _index: u16, _into: UserBuf) -> bool {
+        false
+    }
+
+    /// The receiver copies its parts of the payload that was opened.
+    fn copy(_link: &L, _payload: &Payload, _into: UserBuf) -> Got {
+        Got::UseStream
+    }
+
+    /// What the receiver has of a copy that is [`Got::Pending`]: `None` while the sender is at its parts,
+    /// then whether all of them are copied.
+    fn outcome(_link: &L) -> Option<bool> {
+        None
+    }
+
+    /// The message of this side that the peer says it is getting so.
+    fn asked(_link: &L) -> Option<JointPayload> {
+        None
+    }
+
+    /// The sender copies parts of a message that the peer is getting, from where it is. Returns whether
+    /// there was one.
+    fn help(_link: &L, _payload: JointPayload, _from: UserBuf) -> bool {
+        false
+    }
+}
+
+/// Not supported.
+impl<L> JointCopy<L> for () {
+    const SUPPORTED: bool = false;
+}
