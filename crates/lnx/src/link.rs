@@ -357,8 +357,8 @@ impl JointCopy<LnxLink> for LnxJoint {
         }
     }
 
-    fn outcome(link: &LnxLink) -> Option<bool> {
-        ShmJoint::outcome(link.shm()?)
+    fn outcome(link: &LnxLink, payload: &Payload, done: bool) -> Option<bool> {
+        ShmJoint::outcome(link.shm()?, payload, done)
     }
 
     fn asked(link: &LnxLink) -> Option<JointPayload> {

@@ -335,14 +335,17 @@ impl Attach {
         }
     }
 
-    /// A payload was copied part by part, by this side and the sender if it has `helped`.
-    pub(crate) fn note_joint(&mut self, len: u64, elapsed: Duration, helped: bool) {
-        self.count(Copied {
-            payloads: 1,
-            bytes: len,
-        });
-        self.joint += u64::from(helped);
-        self.choice.note_attach(len, elapsed);
+    /// A payload was copied part by part, by this side and the sender if it has `helped`. It took so long,
+    /// if nothing else was done meanwhile.
+    pub(crate) fn note_joint(&mut self, len: u64, elapsed: Option<Duration>, helped: bool) {
+        self.count(Copied::one(len));
+        if helped {
+            self.joint += 1;
+            self.copies.note_joint();
+        }
+        if let Some(elapsed) = elapsed {
+            self.choice.note_attach(len, elapsed);
+        }
     }
 
     /// Counts payloads that were copied by attach.

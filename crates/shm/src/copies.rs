@@ -37,10 +37,16 @@ pub(crate) struct DomainCopies {
     pub(crate) ring: Tally,
     pub(crate) attach: Tally,
     pub(crate) mapped: Tally,
+    joint: AtomicU64,
     attach_refused: AtomicU64,
 }
 
 impl DomainCopies {
+    /// One of the payloads by attach was copied by its sender, too.
+    pub(crate) fn note_joint(&self) {
+        self.joint.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A connection whose peer may not be reached by attach. Returns whether it is the first one of the
     /// domain, of which the log has a line.
     pub(crate) fn note_refusal(&self) -> bool {
@@ -52,6 +58,7 @@ impl DomainCopies {
         Copies {
             ring: self.ring.read(),
             attach: self.attach.read(),
+            joint: self.joint.load(Ordering::Relaxed),
             mapped: self.mapped.read(),
             attach_refused: self.attach_refused.load(Ordering::Relaxed),
         }

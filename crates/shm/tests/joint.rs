@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::other::{Other, tell_parent};
 use common::{End, PATIENCE, Safe, bytes, info, open, pattern, safe};
 use ripstop_core::Address;
-use ripstop_core::provider::CompletionQueue as _;
+use ripstop_core::provider::{CompletionQueue as _, Domain as _};
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, Threading};
 
@@ -85,6 +85,31 @@ fn receive(here: &Here, index: usize, is_gone: bool) -> bool {
     }
     assert_eq!(bytes(room), pattern(len, SEED + index % LENGTHS.len()));
     true
+}
+
+/// A sender that polls copies a part of what it has sent.
+#[test]
+fn both_sides_copy() {
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        println!("skipped: with one processor the receiver copies alone");
+        return;
+    }
+    let info = info(None, Threading::Safe);
+    let domain = safe(&info);
+    let here = open(&domain, &info);
+    let _sender = start(&here);
+    // Where others want the processors, each side copies alone what comes meanwhile.
+    let (stop, mut count) = (Instant::now() + PATIENCE, 0);
+    while domain.copies().unwrap().joint == 0 {
+        assert!(
+            Instant::now() < stop,
+            "the sender has copied no part of {count} messages"
+        );
+        assert!(receive(&here, count, false));
+        count += 1;
+    }
+    let copies = domain.copies().unwrap();
+    assert!(copies.joint <= copies.attach.payloads, "{copies}");
 }
 
 #[test]

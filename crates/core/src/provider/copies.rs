@@ -46,6 +46,8 @@ pub struct Copies {
     pub ring: Copied,
     /// Copied by cross-memory attach, from the peer or to it.
     pub attach: Copied,
+    /// How many of these payloads both processes have copied, each a part.
+    pub joint: u64,
     /// Copied from or to regions of peers that are mapped here.
     pub mapped: Copied,
     /// Connections whose peer's memory may not be reached by cross-memory attach, of those that tried.
@@ -63,14 +65,15 @@ impl fmt::Display for Copies {
         let Self {
             ring,
             attach,
+            joint,
             mapped,
             attach_refused,
         } = self;
         write!(
             f,
             "payloads of {} KiB and more: {ring} were sent through the ring, {attach} were copied by \
-             cross-memory attach, {mapped} in mapped regions; connections on which attach is refused: \
-             {attach_refused}",
+             cross-memory attach, {joint} of them by both sides, {mapped} in mapped regions; connections \
+             on which attach is refused: {attach_refused}",
             Self::MIN_BYTES >> 10
         )
     }

@@ -109,16 +109,24 @@ impl JointCopy<ShmLink> for RingJoint {
             _ if rings.reader.has_writer_ended() => Got::Ended,
             true => {
                 let (elapsed, helped) = (clock::now() - began, joint.taken() > 0);
-                attach.lock().note_joint(payload.len, elapsed, helped);
+                attach.lock().note_joint(payload.len, Some(elapsed), helped);
                 Got::Done
             }
             false => Got::UseStream,
         }
     }
 
-    fn outcome(link: &ShmLink) -> Option<bool> {
-        let joint = link.rings.get()?.reader.joint();
-        joint.is_finished().then(|| !joint.has_failed())
+    fn outcome(link: &ShmLink, payload: &Payload, done: bool) -> Option<bool> {
+        let rings = link.rings.get()?;
+        let joint = rings.reader.joint();
+        if !joint.is_finished() {
+            return None;
+        }
+        let whole = done && !joint.has_failed();
+        if whole {
+            rings.with_attach(|attach| attach.note_joint(payload.len, None, joint.taken() > 0));
+        }
+        Some(whole)
     }
 
     fn asked(link: &ShmLink) -> Option<JointPayload> {

@@ -40,6 +40,10 @@ impl<T: Transport> State<T> {
             address: get.address,
             len: get.len,
         };
+        // The words of the link tell of one copy.
+        if self.joint_gets.iter().any(|joint| joint.id == id) {
+            return None;
+        }
         let link = self.connections.get(id)?.link.clone()?;
         if !JointOf::<T>::open(&link, &payload, index, into) {
             return None;
@@ -48,7 +52,12 @@ impl<T: Transport> State<T> {
         self.flush(id);
         let got = JointOf::<T>::copy(&link, &payload, into);
         if let Got::Pending { done } = got {
-            self.joint_gets.push(JointGet { id, index, done });
+            self.joint_gets.push(JointGet {
+                id,
+                index,
+                payload,
+                done,
+            });
         }
         Some(got)
     }
@@ -59,12 +68,12 @@ impl<T: Transport> State<T> {
         let Some(link) = self.connections.get(id).and_then(|c| c.link.clone()) else {
             return;
         };
-        let mut gets = self.joint_gets.iter();
-        if let Some(place) = gets.position(|joint| joint.id == id)
-            && let Some(whole) = JointOf::<T>::outcome(&link)
+        if let Some(place) = self.joint_gets.iter().position(|joint| joint.id == id)
+            && let Some(joint) = self.joint_gets.get(place).copied()
+            && let Some(whole) = JointOf::<T>::outcome(&link, &joint.payload, joint.done)
         {
-            let joint = self.joint_gets.swap_remove(place);
-            match joint.done && whole {
+            self.joint_gets.swap_remove(place);
+            match whole {
                 true => self.engine.got(id, joint.index),
                 false => self.engine.not_got(id, joint.index),
             }

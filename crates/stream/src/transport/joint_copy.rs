@@ -26,9 +26,9 @@ pub trait JointCopy<L>: Debug + 'static {
         Got::UseStream
     }
 
-    /// What the receiver has of a copy that is [`Got::Pending`]: `None` while the sender is at its parts,
-    /// then whether all of them are copied.
-    fn outcome(_link: &L) -> Option<bool> {
+    /// What the receiver has of a copy that was [`Got::Pending`], and whether its own parts were `done`:
+    /// `None` while the sender is at its parts, then whether the whole payload is copied.
+    fn outcome(_link: &L, _payload: &Payload, _done: bool) -> Option<bool> {
         None
     }
 
