@@ -62,7 +62,7 @@ def on_a_way(name, forbidden=None, **settings):
 def require_way(said, way, forbidden):
     """By what each process says at its end, payloads went the way they should, and who was refused says why."""
     # The line of a domain; those of connections do not speak of mapped regions.
-    domain = r"(\d+) \(\d+ bytes\) were copied by cross-memory attach, \d+ \(\d+ bytes\) in mapped regions"
+    domain = r"(\d+) \(\d+ bytes\) were copied by cross-memory attach, \d+ of them by both sides, \d+ \(\d+ bytes\) in mapped"
     attached = [int(count) for count in re.findall(domain, said)]
     refused = len(re.findall(r"Cross-memory attach needs", said))
     # Rank 1 is the only odd one of three.

@@ -1,6 +1,8 @@
 """What a process may do or meet besides messages: fork, exec, signals, limits, being unloaded; tcp and shm."""
 
+import os
 import re
+import time
 
 from rig import peers
 from rig.case import Case, Failed, Missing
@@ -26,9 +28,13 @@ LOGGED |= {f"{provider}/{what}": reason for provider in PROVIDERS for what, reas
 RING_ONLY = r"0 \(0 bytes\) were copied by cross-memory attach, .* attach is refused: 1$"
 BOTH_WAYS = r"[1-9]\d* \(\d+ bytes\) were copied by cross-memory attach, .* attach is refused: 0$"
 WAYS = {"shm/seccomp-attach": (RING_ONLY, BOTH_WAYS), "shm/seccomp-attach-both": (RING_ONLY, RING_ONLY)}
+# At least one payload was copied by its receiver and its sender, by the log of the receiver's domain.
+BY_BOTH = r"<info> .*were copied by cross-memory attach, [1-9]\d* of them by both sides, \d+ \(\d+ bytes\) in mapped regions"
+# Seconds after which that should have happened once, however many others want the processors.
+BY_BOTH_WITHIN = 60
 REFUSED = r"<info> .*the memory of that process may not be reached from here.*kernel\.yama\.ptrace_scope"
 
-PROGRAMS = ("reload", "forks", "signals", "limits", "large", "network", "many", "patience", "collect")
+PROGRAMS = ("reload", "forks", "signals", "limits", "large", "network", "many", "patience", "collect", "joint")
 SKIPPED = 77
 
 
@@ -59,6 +65,7 @@ def cases():
         for what, full in (("message", False), ("write", provider == "shm"), ("read", True), ("edges", False),
                            ("limit", False)):
             add("large", provider, what, full=full)
+    found.append(Case(f"{NAME}/joint/shm/both", copied_by_both))
     for what in ("connect", "header"):
         add("patience", "tcp", what)
     # Loss needs a module of the kernel that not every machine has.
@@ -106,6 +113,24 @@ def require_ways(said, ways):
     refused = len(re.findall(REFUSED, said))
     if refused != ways.count(RING_ONLY):
         raise Failed(f"{refused} lines of the log say why attach is refused, not {ways.count(RING_ONLY)}")
+
+
+def copied_by_both(bench):
+    """A case: the sender of long messages copies a part of them."""
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Missing("two processors: on one the receiver copies alone")
+    witness = Witness(bench)
+    environment = bench.environment(**witness.environment, FI_LOG_LEVEL="info")
+    end = time.monotonic() + BY_BOTH_WITHIN
+    said = ""
+    # Where others have the processors for a while, each side copies alone what comes meanwhile.
+    while not re.search(BY_BOTH, said):
+        if time.monotonic() > end:
+            raise Failed(f"no payload was copied by both sides in {BY_BOTH_WITHIN} s: nothing with '{BY_BOTH}'")
+        done = bench.run([bench.scratch / "joint", "shm", "both"], 90, environment)
+        judged(done)
+        said = done.output
+    witness.require("joint", 1, or_more=True)
 
 
 def run(program, provider, what, *more):
