@@ -9,6 +9,7 @@
 //! ```
 
 mod forge;
+mod joint;
 mod peer;
 
 use std::collections::BTreeMap;
@@ -88,6 +89,7 @@ fn round(group: &mut Group, life: u64, random: &mut Numbers) -> (Attack, bool) {
         stray_descriptors: random.below(3) == 0,
         sleep_words: random.below(3) == 0,
         forged_records: random.below(3) == 0,
+        joint_words: random.below(3) == 0,
         stuck_claims: random.below(3) == 0,
     };
     println!("{attack:?}, {side_attacks:?}");

@@ -8,7 +8,7 @@ use std::thread;
 use std::vec;
 use std::vec::Vec;
 
-use super::layout::CREDIT_OFFSETS;
+use super::layout::{CREDIT_OFFSETS, JOINT_OFFSETS};
 use super::tests::{HeapMapping, layout};
 use super::*;
 
@@ -170,4 +170,105 @@ fn random_writes_by_a_peer_cause_errors_only() {
             stop.store(true, Ordering::Relaxed);
         });
     }
+}
+
+const PAYLOAD: JointPayload = JointPayload {
+    address: 1,
+    len: 1 << 20,
+    index: 4,
+};
+
+/// A peer that sets the word of a joint copy back, whenever a part was claimed, has no part copied twice:
+/// neither by the receiver nor by the sender.
+#[test]
+fn parts_of_joint_copies_are_claimed_once() {
+    const PARTS: u8 = 9;
+    let (map, _, writer, reader) = acceptor(4, 1024);
+    let (region, [receives, sends]) = (map.region(), JOINT_OFFSETS);
+    let (receiver, sender) = (reader.joint(), writer.joint());
+    receiver.open(PAYLOAD, PARTS);
+    let open = region.load_u64(receives, Ordering::Relaxed).unwrap();
+    let mut claimed = vec![];
+    while let Some(part) = receiver.claim() {
+        claimed.push(part);
+        assert!(claimed.len() <= PARTS.into(), "{claimed:?}");
+        region.store_u64(receives, open, Ordering::Relaxed).unwrap();
+    }
+    assert_eq!(claimed, [0]);
+    let words = [open, PAYLOAD.address, PAYLOAD.len, PAYLOAD.index.into()];
+    for (at, word) in words.into_iter().enumerate() {
+        let _ = region.store_u64(sends + 8 * at, word, Ordering::Relaxed);
+    }
+    let (mut claimed, mut end) = (vec![], PARTS);
+    while let Some(part) = sender.claim(PAYLOAD, end) {
+        claimed.push(part);
+        assert!(claimed.len() <= PARTS.into(), "{claimed:?}");
+        end = part;
+        region.store_u64(sends, open, Ordering::Relaxed).unwrap();
+    }
+    assert_eq!(claimed, [PARTS - 1]);
+    assert_eq!(sender.claim(PAYLOAD, 3), None, "there are 3 parts");
+}
+
+/// Stores any values of the first word of joint copies in both directions until `stop` is set: random ones,
+/// and those in which some fields are as they are.
+fn change_joint_words(map: &HeapMapping, started: &AtomicBool, stop: &AtomicBool, seed: u64) {
+    let (region, mut numbers) = (map.region(), Xorshift(seed));
+    while !stop.load(Ordering::Relaxed) {
+        let at = JOINT_OFFSETS[numbers.next() as usize & 1];
+        let was = region.load_u64(at, Ordering::Relaxed).unwrap();
+        let kept = [0, !0xff, !0xff00, !0xff_0000, !0x1ff_ffff][numbers.next() as usize % 5];
+        let word = was & kept | numbers.next() & !kept;
+        region.store_u64(at, word, Ordering::Relaxed).unwrap();
+        started.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Every loop over the parts of a joint copy ends, and no part is claimed twice or is none, whatever a peer
+/// stores meanwhile.
+#[test]
+fn joint_copies_end_whatever_the_peer_stores() {
+    let (map, _, writer, reader) = acceptor(4, 1024);
+    let (receiver, sender) = (reader.joint(), writer.joint());
+    let (started, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (mut received, mut sent) = (0, 0);
+    thread::scope(|scope| {
+        scope.spawn(|| change_joint_words(&map, &started, &stop, 0x9e37_79b9));
+        while !started.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        let rounds = if cfg!(miri) { 30 } else { 100_000 };
+        for round in 0..rounds {
+            if round % 64 == 0 {
+                // Both threads may share one processor.
+                thread::yield_now();
+            }
+            let parts = 1 + (round % 255) as u8;
+            receiver.open(PAYLOAD, parts);
+            let mut next = 0;
+            while let Some(part) = receiver.claim() {
+                assert_eq!(part, next);
+                assert!(part < parts);
+                next += 1;
+            }
+            receiver.close();
+            received += u64::from(next);
+            let _ = (
+                receiver.is_finished(),
+                receiver.has_failed(),
+                receiver.taken(),
+            );
+            let mut end = parts;
+            while let Some(payload) = sender.payload()
+                && let Some(part) = sender.claim(payload, end)
+            {
+                assert!(part < end);
+                end = part;
+                sender.copied(true);
+                sent += 1;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(cfg!(miri) || received > 0 && sent > 0, "{received}, {sent}");
 }

@@ -18,6 +18,10 @@
 //! message. The receiver stores them before it opens a joint copy, when the last one is finished; the sender
 //! loads them between a load of word 0 and the swap that claims a part, which fails if they may have
 //! changed. A sender that lies in any of the words spoils the payload, which is its own.
+//!
+//! Each side remembers which parts it has claimed, so that a peer that sets the words back makes it copy
+//! none twice; and it gives up where the word changes again and again. So what a side does for one joint
+//! copy is bounded, whatever the peer writes.
 
 use core::sync::atomic::AtomicU64 as PrivateU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -26,6 +30,10 @@ use crate::ring::primitive::{Memory, RawJoint};
 
 /// The most parts of a joint copy.
 pub const MAX_JOINT_PARTS: u8 = u8::MAX;
+
+/// Swaps of word 0 that a side tries for one change, at most: for each part the other side claims it, says
+/// that it is copied, and perhaps that it failed. One that changes the word more often breaks the rules.
+const MAX_SWAPS: u32 = 3 * MAX_JOINT_PARTS as u32 + 1;
 
 /// One part in the counts of those that the sender has not claimed, and has copied; and the other fields.
 const BACK: u64 = 1 << 8;
@@ -74,9 +82,10 @@ pub struct JointPayload {
 /// The receiver's side.
 pub struct JointReceiver {
     words: RawJoint,
-    /// Of the last joint copy: its number and parts.
+    /// Of the last joint copy: its number and parts, and how many of them this side has claimed.
     number: PrivateU64,
     parts: PrivateU64,
+    claimed: PrivateU64,
 }
 
 impl JointReceiver {
@@ -85,6 +94,7 @@ impl JointReceiver {
             words: RawJoint::new(memory, direction),
             number: PrivateU64::new(0),
             parts: PrivateU64::new(0),
+            claimed: PrivateU64::new(0),
         }
     }
 
@@ -93,6 +103,7 @@ impl JointReceiver {
         let number = self.number.load(Relaxed).wrapping_add(1);
         self.number.store(number, Relaxed);
         self.parts.store(parts.into(), Relaxed);
+        self.claimed.store(0, Relaxed);
         let what = [payload.address, payload.len, payload.index.into()];
         self.words
             .open(what, number * NUMBER + u64::from(parts) * BACK);
@@ -100,20 +111,31 @@ impl JointReceiver {
 
     /// Claims the next part from the front. `None` if there is none, or the sender has broken the rules.
     pub fn claim(&self) -> Option<u8> {
+        let claimed = self.claimed.load(Relaxed);
         let mut state = State(self.words.load());
-        while state.number() == self.number() && state.is_open() {
+        for _ in 0..MAX_SWAPS {
+            let is_next = u64::from(state.front()) == claimed && claimed < self.parts.load(Relaxed);
+            if state.number() != self.number() || !state.is_open() || !is_next {
+                return None;
+            }
             match self.words.swap(state.0, state.0 + 1) {
-                Ok(()) => return Some(state.front()),
+                Ok(()) => {
+                    self.claimed.store(claimed + 1, Relaxed);
+                    return Some(state.front());
+                }
                 Err(found) => state = State(found),
             }
         }
         None
     }
 
-    /// Leaves no part that could be claimed.
+    /// Leaves no part that could be claimed, unless the sender breaks the rules.
     pub fn close(&self) {
         let mut state = State(self.words.load());
-        while state.number() == self.number() && state.is_open() {
+        for _ in 0..MAX_SWAPS {
+            if state.number() != self.number() || !state.is_open() {
+                return;
+            }
             let closed = state.0 + u64::from(state.back() - state.front());
             match self.words.swap(state.0, closed) {
                 Ok(()) => return,
@@ -181,11 +203,15 @@ impl JointSender {
         })
     }
 
-    /// Claims the next part from the back, of a joint copy of this payload. When it is copied, the caller
-    /// calls [`copied`](Self::copied).
-    pub fn claim(&self, payload: JointPayload) -> Option<u8> {
+    /// Claims the next part from the back, of a joint copy of this payload, if that is below `end`: the part
+    /// that the caller has claimed last, at first the number of parts. When it is copied, the caller calls
+    /// [`copied`](Self::copied).
+    pub fn claim(&self, payload: JointPayload, end: u8) -> Option<u8> {
         let mut state = State(self.words.load());
-        while state.is_open() && self.payload() == Some(payload) {
+        for _ in 0..MAX_SWAPS {
+            if !state.is_open() || state.back() > end || self.payload() != Some(payload) {
+                return None;
+            }
             match self.words.swap(state.0, state.0 - BACK) {
                 Ok(()) => return Some(state.back() - 1),
                 Err(found) => state = State(found),

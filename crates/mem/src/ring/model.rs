@@ -354,7 +354,7 @@ fn parts_of_a_joint_copy_are_shared_out() {
             let Some(found) = writer.joint().payload() else {
                 return;
             };
-            while let Some(part) = writer.joint().claim(found) {
+            while let Some(part) = writer.joint().claim(found, PARTS) {
                 assert_eq!(found, payload);
                 let part = &there[usize::from(part)];
                 part.set(part.get() + 1);
@@ -392,7 +392,7 @@ fn a_late_sender_copies_what_it_was_asked_for() {
         let there = places.clone();
         let sender = thread::spawn(move || {
             if let Some(found) = writer.joint().payload()
-                && let Some(0) = writer.joint().claim(found)
+                && let Some(0) = writer.joint().claim(found, 1)
             {
                 there[found.address as usize].set(1);
                 writer.joint().copied(true);

@@ -47,6 +47,7 @@ fn random_header(random: &mut Numbers) -> (Header, usize) {
             Op::TagGet,
             Op::Ats,
             Op::GetLimit,
+            Op::Joint,
         ],
     );
     let len = if op.may_have_payload() {

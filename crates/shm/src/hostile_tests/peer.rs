@@ -12,6 +12,7 @@ use ripstop_mem::ring::{
 use ripstop_os::{MemFd, SharedMemory, Socket};
 use ripstop_types::Errno;
 use ripstop_wire::ByteOrder;
+use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
 use ripstop_wire::xnet::cm::{self, Extensions, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
@@ -72,6 +73,8 @@ pub(super) struct SideAttacks {
     /// Sends records of regions that do not exist, change, or must not be mapped, by descriptor or by
     /// address, with a probe that may be wrong.
     pub(super) forged_records: bool,
+    /// Stores words of joint copies, right and wrong ones.
+    pub(super) joint_words: bool,
     /// Never clears its claims, and publishes wrong applied cursors.
     pub(super) stuck_claims: bool,
 }
@@ -107,7 +110,7 @@ pub(super) fn byte_order() -> ByteOrder {
 }
 
 /// Bytes of memory that the victim may write by address.
-const SCRATCH_BYTES: usize = 1 << 20;
+pub(super) const SCRATCH_BYTES: usize = 1 << 20;
 
 fn scratch() -> SharedMemory {
     MemFd::create("hostile-scratch", SCRATCH_BYTES)
@@ -120,6 +123,13 @@ fn status_page() -> (SharedMemory, OwnedFd) {
     let status_page = MemFd::create("hostile-status-page", STATUS_PAGE_BYTES).unwrap();
     let map = status_page.map().unwrap();
     status_page.seal_for_readers().unwrap();
+    // A valid address probe, so that the victim reaches memory of this process.
+    let words = map.region().expect("it is writable");
+    let token_address = map.start().addr().get() as u64 + 0x208;
+    words
+        .store_u64(0x200, token_address, Ordering::Relaxed)
+        .unwrap();
+    words.store_u64(0x208, 1, Ordering::Relaxed).unwrap();
     (map, status_page.into())
 }
 
@@ -337,6 +347,9 @@ impl HostilePeer {
                 self.write_poll_status(random);
                 self.send_forged_record(random);
             }
+            if what.joint_words {
+                self.change_joint_words(random);
+            }
             if what.stuck_claims {
                 let own = u64::from(self.side == Side::Acceptor);
                 self.put(0x200 + 0x100 * own, 1 + random.below(70));
@@ -344,6 +357,67 @@ impl HostilePeer {
             }
             std::thread::yield_now();
         }
+    }
+
+    /// Changes some fields of the words of joint copies in one direction.
+    fn change_joint_words(&self, random: &mut Numbers) {
+        let words = self.joint_words(random.below(2) == 0);
+        let kept = pick(random, &[0, !0xff, !0xff00, !0xff_ffff]);
+        // The victim may be about to write there, and must not write other memory of this process.
+        let address = pick(random, &[self.scratch_address(), 8]);
+        let what = [address, random.below(SCRATCH_BYTES as u64), random.below(4)];
+        words.open(what, words.load() & kept | random.next() & !kept);
+    }
+
+    /// The words of joint copies of what the hostile peer sends, or else receives.
+    pub(super) fn joint_words(&self, sends: bool) -> JointWords<'_> {
+        let direction = u64::from((self.side == Side::Acceptor) == sends);
+        JointWords {
+            peer: self,
+            at: 0x400 + 0x100 * direction,
+        }
+    }
+
+    /// Where the victim may write, in this process.
+    pub(super) fn scratch_address(&self) -> u64 {
+        self.scratch.start().addr().get() as u64
+    }
+
+    /// The first and the last bytes there.
+    pub(super) fn scratch_around(&self, len: usize) -> Vec<u8> {
+        let region = self.scratch.region().expect("it is writable");
+        let mut around = vec![0; 2 * len];
+        let (first, last) = around.split_at_mut(len);
+        region.read(0, first).unwrap();
+        region.read(SCRATCH_BYTES - len, last).unwrap();
+        around
+    }
+
+    /// Sends a header without what follows it.
+    pub(super) fn send_header(&self, header: &Header) {
+        let mut bytes = [0; MAX_HEADER];
+        let len = header.emit(byte_order(), &mut bytes).unwrap();
+        assert_eq!(self.writer.write(Source::from(&bytes[..len])), Ok(len));
+        // A doorbell, since the victim may sleep.
+        let _ = self.socket.send(&[0]);
+    }
+
+    /// The index of the first message that the victim announces so; `None` if it sends the payload of one.
+    pub(super) fn announced_index(&self, op: Op) -> Option<u16> {
+        let mut bytes = Vec::new();
+        poll_until("the victim sends nothing", || {
+            let mut room = [0; 4096];
+            let count = self.reader.read(&mut room).unwrap();
+            bytes.extend_from_slice(&room[..count]);
+            while let Ok(header) = Header::parse(byte_order(), &bytes) {
+                match header.op {
+                    found if found == op => return Some(Some(header.index(true))),
+                    Op::Msg if header.payload_len > 0 => return Some(None),
+                    _ => drop(bytes.drain(..header.len())),
+                }
+            }
+            None
+        })
     }
 
     /// Stores an address probe, mostly a valid one, and sometimes changes the poll count.
@@ -432,6 +506,41 @@ impl HostilePeer {
                 std::thread::yield_now();
             }
         }
+    }
+}
+
+/// The words of joint copies in one direction.
+pub(super) struct JointWords<'a> {
+    peer: &'a HostilePeer,
+    at: u64,
+}
+
+impl JointWords<'_> {
+    fn word(&self, at: u64) -> u64 {
+        let region = self.peer.map.region().expect("it is writable");
+        region.load_u64(at as usize, Ordering::Acquire).unwrap()
+    }
+
+    /// The first word.
+    pub(super) fn load(&self) -> u64 {
+        self.word(self.at)
+    }
+
+    pub(super) fn store(&self, word: u64) {
+        self.peer.put(self.at, word);
+    }
+
+    /// Where the receiver has its buffer, once it has begun a joint copy.
+    pub(super) fn address(&self) -> u64 {
+        self.word(self.at + 8)
+    }
+
+    /// Stores what is copied, and the first word.
+    pub(super) fn open(&self, what: [u64; 3], word: u64) {
+        for (at, value) in (1..).zip(what) {
+            self.peer.put(self.at + 8 * at, value);
+        }
+        self.store(word);
     }
 }
 

@@ -33,6 +33,11 @@ fn part_bytes(len: u64) -> u64 {
         .max(MIN_PART_BYTES)
 }
 
+/// The number of parts, if a joint copy can have as many.
+fn parts(len: u64) -> Option<u8> {
+    u8::try_from(len.div_ceil(part_bytes(len))).ok()
+}
+
 /// Offset and length of a part. `None` if there is no such part.
 fn part(len: u64, part: u8) -> Option<(u64, u64)> {
     let bytes = part_bytes(len);
@@ -53,8 +58,7 @@ impl JointCopy<ShmLink> for RingJoint {
         let Some(rings) = link.rings.get().filter(|rings| rings.attach.is_some()) else {
             return false;
         };
-        let parts = payload.len.div_ceil(part_bytes(payload.len));
-        let (joint, Ok(parts)) = (rings.reader.joint(), u8::try_from(parts)) else {
+        let (joint, Some(parts)) = (rings.reader.joint(), parts(payload.len)) else {
             return false;
         };
         if !joint.is_finished() {
@@ -146,8 +150,12 @@ impl JointCopy<ShmLink> for RingJoint {
         if payload.len > from.len() as u64 || !attach.is_attachable(peer) {
             return false;
         }
+        let Some(mut end) = parts(payload.len) else {
+            return false;
+        };
         let mut helped = false;
-        while let Some(claimed) = joint.claim(payload) {
+        while let Some(claimed) = joint.claim(payload, end) {
+            end = claimed;
             let piece = part(payload.len, claimed).and_then(|(at, len)| {
                 let into = Payload {
                     address: payload.address.checked_add(at)?,

@@ -1,7 +1,7 @@
 //! Joint copies on one thread; `ring/model.rs` has them on two.
 
 use super::direction;
-use crate::ring::JointPayload;
+use crate::ring::{JointPayload, MAX_JOINT_PARTS};
 
 fn payload(address: u64) -> JointPayload {
     JointPayload {
@@ -20,12 +20,15 @@ fn parts_are_claimed_from_both_ends_until_they_meet() {
     receiver.open(payload(1), 5);
     assert!(!receiver.is_finished());
     assert_eq!(sender.payload(), Some(payload(1)));
-    assert_eq!(sender.claim(payload(1)), Some(4));
+    assert_eq!(sender.claim(payload(1), MAX_JOINT_PARTS), Some(4));
     assert_eq!(receiver.claim(), Some(0));
-    assert_eq!(sender.claim(payload(1)), Some(3));
+    assert_eq!(sender.claim(payload(1), MAX_JOINT_PARTS), Some(3));
     assert_eq!(receiver.claim(), Some(1));
     assert_eq!(receiver.claim(), Some(2));
-    assert_eq!((receiver.claim(), sender.claim(payload(1))), (None, None));
+    assert_eq!(
+        (receiver.claim(), sender.claim(payload(1), MAX_JOINT_PARTS)),
+        (None, None)
+    );
     assert_eq!(receiver.taken(), 2);
     sender.copied(true);
     assert!(!receiver.is_finished(), "the sender is at its other part");
@@ -38,16 +41,23 @@ fn nothing_is_claimed_of_one_that_is_closed_or_over() {
     let (writer, reader) = direction(16, 1024);
     let (sender, receiver) = (writer.joint(), reader.joint());
     receiver.open(payload(1), 3);
-    assert_eq!(sender.claim(payload(1)), Some(2));
+    assert_eq!(sender.claim(payload(1), MAX_JOINT_PARTS), Some(2));
     receiver.close();
-    assert_eq!((receiver.claim(), sender.claim(payload(1))), (None, None));
+    assert_eq!(
+        (receiver.claim(), sender.claim(payload(1), MAX_JOINT_PARTS)),
+        (None, None)
+    );
     assert!(!receiver.is_finished());
     sender.copied(false);
     assert!(receiver.is_finished() && receiver.has_failed());
     receiver.open(payload(9), 2);
     assert!(!receiver.has_failed());
-    assert_eq!(sender.claim(payload(1)), None, "it is another one");
-    assert_eq!(sender.claim(payload(9)), Some(1));
+    assert_eq!(
+        sender.claim(payload(1), MAX_JOINT_PARTS),
+        None,
+        "it is another one"
+    );
+    assert_eq!(sender.claim(payload(9), MAX_JOINT_PARTS), Some(1));
 }
 
 #[test]
