@@ -32,6 +32,7 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
 use operation::Operation;
+use ripstop_cli::exit;
 use ripstop_cli::perf::{self, WORKER, WorkerOptions};
 
 /// Compares and counts what a libfabric.so.1 does.
@@ -95,6 +96,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    exit::end_on_closed_pipe();
     match run(Args::parse().command) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

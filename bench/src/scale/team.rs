@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
+use ripstop_cli::exit::ClosedPipesAreErrors;
 
 use super::protocol::{Answer, Job, Order, Setup, WORKER, after};
 use super::record::{Figure, Figures};
@@ -151,6 +152,7 @@ fn available_of(meminfo: &str) -> Option<u64> {
 impl Process {
     fn order(&mut self, order: &Order) -> Result<()> {
         let line = serde_json::to_string(order)?;
+        let _errors = ClosedPipesAreErrors::new();
         // A process that is gone has said why, or says so by the end of its answers.
         let _ = writeln!(self.orders, "{line}").and_then(|()| self.orders.flush());
         Ok(())

@@ -1,9 +1,54 @@
 //! How a tool ends.
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use ripstop_types::Errno;
+use signal_hook::consts::SIGPIPE;
+use signal_hook::flag;
 use thiserror::Error;
+
+/// Whether a write to a pipe that nobody reads ends this process.
+static ENDS_ON_CLOSED_PIPE: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// From now on the process ends quietly, as other Unix tools do, when it writes to a pipe that nobody reads
+/// any more (`fi_info | head`); each binary calls this first. The Rust runtime ignores `SIGPIPE`, and
+/// `println!` panics.
+pub fn end_on_closed_pipe() {
+    ENDS_ON_CLOSED_PIPE.store(true, Ordering::Relaxed);
+    // Fails only for signals that cannot be caught; then `println!` panics as before.
+    let _ = flag::register_conditional_default(SIGPIPE, Arc::clone(&ENDS_ON_CLOSED_PIPE));
+}
+
+/// While it is there, writes to a pipe that nobody reads are errors again: for orders to processes of the
+/// tool's own, which may have ended.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct ClosedPipesAreErrors {
+    before: bool,
+}
+
+impl ClosedPipesAreErrors {
+    /// From now on.
+    pub fn new() -> Self {
+        Self {
+            before: ENDS_ON_CLOSED_PIPE.swap(false, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Default for ClosedPipesAreErrors {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for ClosedPipesAreErrors {
+    fn drop(&mut self) {
+        ENDS_ON_CLOSED_PIPE.store(self.before, Ordering::Relaxed);
+    }
+}
 
 /// An error that the tool has already told the user about, with the exit code it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

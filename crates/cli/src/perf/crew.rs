@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use super::args::WORKER;
 use super::protocol::{Answer, Measured, Order, Sample, Setup, Side, Test};
 use super::subject::{Lacks, Subject, Wanted};
+use crate::exit::ClosedPipesAreErrors;
 
 /// How to start the processes of a subject.
 #[derive(Clone, Debug)]
@@ -98,6 +99,7 @@ impl Process {
     /// For one that makes no line.
     fn order(&mut self, order: &Order) -> Result<()> {
         let line = serde_json::to_string(order)?;
+        let _errors = ClosedPipesAreErrors::new();
         // A process that is gone has said why, or says so by the end of its answers.
         let _ = writeln!(self.orders, "{line}").and_then(|()| self.orders.flush());
         Ok(())
