@@ -13,6 +13,7 @@ mod callgrind;
 mod calls;
 mod client;
 mod compare;
+mod comparison;
 mod count;
 mod fresh;
 mod machine;

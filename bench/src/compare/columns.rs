@@ -8,7 +8,6 @@ use ripstop_cli::perf::{self, Crew, Kind, Lacks, Setup, Start, Test, Wanted, fin
 use super::Options;
 use super::mpi::{Mpi, Ranks};
 use super::ucx::Ucx;
-use crate::existing;
 use crate::subject::{Role, Subject, peer_label};
 
 /// One of the columns, and what its processes run.
@@ -142,7 +141,7 @@ fn each(nanos: u64, test: Test, peers: u32) -> f64 {
 /// # Errors
 /// When something that was asked for is not there.
 pub(super) fn columns(options: &Options) -> Result<Vec<Column>> {
-    let ours = existing(&options.lib.clone().unwrap_or_else(crate::built))?;
+    let ours = options.comparison.ours()?;
     let column = |role, label: &str, about: String, runs| Column {
         shown: Subject {
             role,
@@ -166,7 +165,7 @@ pub(super) fn columns(options: &Options) -> Result<Vec<Column>> {
             Runs::Perf(perf::Subject::Native),
         ),
     ];
-    for (number, peer) in options.peer.iter().enumerate() {
+    for (number, peer) in options.comparison.peer.iter().enumerate() {
         let found = find_library(peer)?;
         let about = format!("{}, through the C interface", path(&found));
         columns.push(column(

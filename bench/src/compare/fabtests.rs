@@ -42,8 +42,8 @@ pub(super) fn print(dir: &Path, options: &Options) -> Result<()> {
         .into_iter()
         .find(|bin| bin.join("fi_rma_bw").is_file());
     let bin = bin.with_context(|| format!("--fabtests {}: no fi_rma_bw there", dir.display()))?;
-    let mut libs = vec![existing(&options.lib.clone().unwrap_or_else(crate::built))?];
-    for peer in &options.peer {
+    let mut libs = vec![options.comparison.ours()?];
+    for peer in &options.comparison.peer {
         libs.push(existing(peer)?);
     }
     let cores = Cores::choose(options.cores)?;
@@ -56,10 +56,10 @@ pub(super) fn print(dir: &Path, options: &Options) -> Result<()> {
         header.push("ours/peer".to_owned());
     }
     let both = ["tcp".to_owned(), "shm".to_owned()];
-    let providers = if options.provider.is_empty() {
+    let providers = if options.comparison.provider.is_empty() {
         &both[..]
     } else {
-        &options.provider
+        &options.comparison.provider
     };
     println!(
         "\nfabtests of {}: microseconds a transfer (less is better), medians of {rounds}",

@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use cores::Cores;
 use ripstop_cli::perf::{Kind, size};
 
+use crate::comparison::Comparison;
 use crate::saved;
 
 mod columns;
@@ -28,27 +29,18 @@ mod ucx;
 /// Options of the comparison.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Our libfabric.so.1; that of target/dist without one.
-    #[arg(long, value_name = "PATH")]
-    lib: Option<PathBuf>,
-
-    /// Another libfabric.so.1 to compare with, such as one built from C.
-    #[arg(long, value_name = "PATH")]
-    peer: Vec<PathBuf>,
+    #[command(flatten)]
+    comparison: Comparison,
 
     /// UCX's ucx_perftest, or a folder with one, such as that of PyPI's libucx-cu12; that of PATH, if
     /// there is one, without this.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "join")]
     ucx: Option<PathBuf>,
 
     /// Also MPICH and Open MPI, got from PyPI as interop/run does: their own shared memory, and both
     /// over ours.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "join")]
     mpi: bool,
-
-    /// Measure only these providers.
-    #[arg(short, long, value_name = "PROV", value_parser = ["tcp", "shm"])]
-    provider: Vec<String>,
 
     /// Measure only these tests.
     #[arg(short, long, value_enum, value_name = "TEST", value_delimiter = ',')]
@@ -84,22 +76,6 @@ pub(crate) struct Options {
     /// built elsewhere, on ours and each peer.
     #[arg(long, value_name = "DIR")]
     fabtests: Option<PathBuf>,
-
-    /// Write every sample to a file, for --join.
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
-
-    /// Measure nothing: report what earlier runs have saved, put together.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["lib", "peer", "ucx", "mpi", "provider"])]
-    join: Vec<PathBuf>,
-
-    /// Print one JSON object with every sample instead of tables.
-    #[arg(long)]
-    json: bool,
-
-    /// Draw plots into this folder.
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
 
     /// Fail when a target does not hold.
     #[arg(long)]
@@ -142,27 +118,27 @@ impl Tests {
 /// # Errors
 /// When something cannot be measured, read or written.
 pub(crate) fn main(options: &Options) -> Result<bool> {
-    let record = match options.join.split_first() {
+    let record = match options.comparison.join.split_first() {
         Some((first, rest)) => saved::join(first, rest, samples::Record::merge)?,
         None => run::measure(options)?,
     };
-    if let Some(path) = &options.save {
+    if let Some(path) = &options.comparison.save {
         saved::save(&record, path)?;
     }
     let verdicts = targets::verdicts(&record);
-    if options.json {
+    if options.comparison.json {
         println!("{:#}", table::json(&record, &verdicts));
     } else {
         table::print(&record, &verdicts);
     }
-    if let Some(dir) = &options.svg {
+    if let Some(dir) = &options.comparison.svg {
         for path in plot::draw(&record, dir)? {
             eprintln!("drew {}", path.display());
         }
     }
     if let Some(dir) = &options.fabtests {
         ensure!(
-            options.join.is_empty(),
+            options.comparison.join.is_empty(),
             "--fabtests measures: leave out --join"
         );
         fabtests::print(dir, options)?;

@@ -82,7 +82,7 @@ pub(super) fn measure(options: &Options) -> Result<Record> {
         subjects: plan.columns.iter().map(|c| c.shown.clone()).collect(),
         tests: Vec::new(),
     };
-    let providers = match options.provider.as_slice() {
+    let providers = match options.comparison.provider.as_slice() {
         [] => vec!["tcp", "shm"],
         given => given.iter().map(String::as_str).collect(),
     };

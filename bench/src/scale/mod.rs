@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use crate::comparison::Comparison;
 use crate::saved;
 use record::{Curve, Record};
 
@@ -33,25 +34,23 @@ pub(crate) use worker::{Options as WorkerOptions, main as worker};
 /// Options of the curves.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Our libfabric.so.1; that of target/dist without one.
-    #[arg(long, value_name = "PATH")]
-    lib: Option<PathBuf>,
-
-    /// Another libfabric.so.1 to compare with, such as one built from C.
-    #[arg(long, value_name = "PATH")]
-    peer: Vec<PathBuf>,
+    #[command(flatten)]
+    comparison: Comparison,
 
     /// A virtual environment of Python with the packages mpich and mpi4py, whose collectives are
     /// measured beside ours.
-    #[arg(long, value_name = "VENV")]
+    #[arg(long, value_name = "VENV", conflicts_with = "join")]
     mpi: Option<PathBuf>,
 
-    /// Measure only these providers.
-    #[arg(short, long, value_name = "PROV", value_parser = ["tcp", "shm"], value_delimiter = ',')]
-    provider: Vec<String>,
-
     /// Measure only these curves.
-    #[arg(short, long, value_enum, value_name = "CURVE", value_delimiter = ',')]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "CURVE",
+        value_delimiter = ',',
+        conflicts_with = "join"
+    )]
     curve: Vec<Curve>,
 
     /// Points, such as 1,10,100, instead of those of each curve.
@@ -74,22 +73,6 @@ pub(crate) struct Options {
     /// The two cores to run on, such as 0,1.
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 2)]
     cores: Vec<usize>,
-
-    /// Write every sample to a file, for --join.
-    #[arg(long, value_name = "FILE")]
-    save: Option<PathBuf>,
-
-    /// Measure nothing: report what earlier runs have saved, put together.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["lib", "peer", "mpi", "provider", "curve"])]
-    join: Vec<PathBuf>,
-
-    /// Print one JSON object with every sample instead of tables.
-    #[arg(long)]
-    json: bool,
-
-    /// Draw plots into this folder.
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
 }
 
 /// Measures, or takes what was measured, and reports.
@@ -98,19 +81,19 @@ pub(crate) struct Options {
 /// When a library is not there, or something cannot be read or written. What a library does not
 /// reach is part of the report.
 pub(crate) fn main(options: &Options) -> Result<()> {
-    let record = match options.join.split_first() {
+    let record = match options.comparison.join.split_first() {
         Some((first, rest)) => saved::join(first, rest, Record::merge)?,
         None => run::measure(options)?,
     };
-    if let Some(path) = &options.save {
+    if let Some(path) = &options.comparison.save {
         saved::save(&record, path)?;
     }
-    if options.json {
+    if options.comparison.json {
         println!("{:#}", report::json(&record));
     } else {
         report::print(&record);
     }
-    if let Some(dir) = &options.svg {
+    if let Some(dir) = &options.comparison.svg {
         for path in plot::draw(&record, dir)? {
             eprintln!("drew {}", path.display());
         }

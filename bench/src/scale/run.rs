@@ -10,7 +10,6 @@ use super::protocol::{Job, grouped};
 use super::record::{Curve, Figures, Outcome, Point, Record};
 use super::team::Start;
 use super::{Options, groups, mpi};
-use crate::existing;
 use crate::machine;
 use crate::progress::bar;
 use crate::subject::{Role, Subject, peer_label};
@@ -61,7 +60,9 @@ pub(super) fn measure(options: &Options) -> Result<Record> {
     let asked = |curve: &Curve| options.curve.is_empty() || options.curve.contains(curve);
     for curve in Curve::ALL.into_iter().filter(asked) {
         for provider in ["tcp", "shm"] {
-            if options.provider.is_empty() || options.provider.iter().any(|p| p == provider) {
+            if options.comparison.provider.is_empty()
+                || options.comparison.provider.iter().any(|p| p == provider)
+            {
                 record.points.extend(plan.curve(curve, provider));
             }
         }
@@ -84,9 +85,9 @@ fn subjects(options: &Options) -> Result<Vec<(Subject, Source)>> {
         };
         (shown, source)
     };
-    let ours = existing(&options.lib.clone().unwrap_or_else(crate::built))?;
+    let ours = options.comparison.ours()?;
     let mut subjects = vec![subject(Role::Ours, "ours", ours)];
-    for (number, peer) in options.peer.iter().enumerate() {
+    for (number, peer) in options.comparison.peer.iter().enumerate() {
         let found = find_library(peer)?;
         subjects.push(subject(Role::Peer, &peer_label(number), found));
     }
