@@ -189,7 +189,7 @@ fn a_program_takes_the_log() {
     let name = c"Logging".as_ptr();
     assert_eq!(open(now, ptr::null(), 0, 0, &mut logging), -FI_EINVAL);
     assert_eq!(
-        open(now, c"mr_cache".as_ptr(), 0, 0, &mut logging),
+        open(now, c"anything".as_ptr(), 0, 0, &mut logging),
         -FI_ENOSYS
     );
     assert_eq!(
@@ -279,6 +279,111 @@ fn a_program_takes_the_log() {
         "one 2 3.5 two\n".to_owned(),
     );
     assert_eq!(own, [&expected]);
+}
+
+/// A monitor that nothing ever starts: no provider here has a cache of registrations.
+mod never {
+    use super::*;
+
+    pub(super) unsafe extern "C" fn start(_: *mut fid_mem_monitor) -> c_int {
+        unreachable!("a monitor was started")
+    }
+    pub(super) unsafe extern "C" fn stop(_: *mut fid_mem_monitor) {
+        unreachable!("a monitor was stopped")
+    }
+    pub(super) unsafe extern "C" fn subscribe(
+        _: *mut fid_mem_monitor,
+        _: *const c_void,
+        _: usize,
+    ) -> c_int {
+        unreachable!("a monitor was asked for memory")
+    }
+    pub(super) unsafe extern "C" fn unsubscribe(
+        _: *mut fid_mem_monitor,
+        _: *const c_void,
+        _: usize,
+    ) {
+        unreachable!("a monitor was asked for memory")
+    }
+    pub(super) unsafe extern "C" fn valid(
+        _: *mut fid_mem_monitor,
+        _: *const c_void,
+        _: usize,
+    ) -> bool {
+        unreachable!("a monitor was asked for memory")
+    }
+}
+
+/// What Open MPI's `opal_common_ofi_export_memory_monitor` does, and its end.
+#[test]
+fn a_program_exports_its_monitor_of_memory() {
+    let open = |version, len, flags, fid: *mut *mut fid| {
+        let (attr, context) = (ptr::null_mut(), ptr::without_provenance_mut(8));
+        let name = c"mr_cache".as_ptr();
+        unsafe { ripstop_fi_open_1_5(version, name, attr, len, flags, fid, context) }
+    };
+    let version = FI_VERSION(1, 13);
+    let mut cache: *mut fid = ptr::null_mut();
+    assert_eq!(open(FI_VERSION(1, 12), 0, 0, &mut cache), -FI_EINVAL);
+    assert_eq!(open(version, 8, 0, &mut cache), -FI_EINVAL);
+    assert_eq!(open(version, 0, 1, &mut cache), -FI_EBADFLAGS);
+    assert_eq!(open(version, 0, 0, &mut cache), 0);
+    let shown = unsafe { ((*cache).fclass, (*cache).context.addr()) };
+    assert_eq!(shown, (FI_CLASS_MR_CACHE, 8));
+
+    let mut export_ops = fi_ops_mem_monitor {
+        size: size_of::<fi_ops_mem_monitor>(),
+        start: Some(never::start),
+        stop: Some(never::stop),
+        subscribe: Some(never::subscribe),
+        unsubscribe: Some(never::unsubscribe),
+        valid: Some(never::valid),
+    };
+    let mut monitor = || fid_mem_monitor {
+        fid: fid {
+            fclass: FI_CLASS_MEM_MONITOR,
+            ..Default::default()
+        },
+        export_ops: &raw mut export_ops,
+        import_ops: ptr::null_mut(),
+    };
+    let (mut first, mut second) = (monitor(), monitor());
+    let import = |cache: *mut fid, other: &mut fid_mem_monitor, flags| {
+        let other = ptr::from_mut(other).cast::<fid>();
+        unsafe { (*(*cache).ops).bind.unwrap()(cache, other, flags) }
+    };
+    let close = |fid: *mut fid| unsafe { (*(*fid).ops).close.unwrap()(fid) };
+    assert_eq!(import(cache, &mut first, 1), -FI_EINVAL);
+    first.fid.fclass = FI_CLASS_LOG;
+    assert_eq!(import(cache, &mut first, 0), -FI_EINVAL);
+    first.fid.fclass = FI_CLASS_MEM_MONITOR;
+    let mut short = fi_ops_mem_monitor {
+        size: 8,
+        ..Default::default()
+    };
+    let whole = core::mem::replace(&mut first.export_ops, &raw mut short);
+    assert_eq!(import(cache, &mut first, 0), -FI_EINVAL);
+    first.export_ops = whole;
+    assert_eq!(import(cache, &mut first, 0), 0);
+    assert_eq!(import(cache, &mut second, 0), -FI_EBUSY);
+
+    // What Open MPI calls when memory that it watches is unmapped.
+    let byte = 0_u8;
+    let memory = ptr::from_ref(&byte).cast();
+    let notify = unsafe { (*first.import_ops).notify.unwrap() };
+    assert_eq!(
+        unsafe { (*first.import_ops).size },
+        size_of::<fi_ops_mem_notify>()
+    );
+    unsafe { notify(&mut first, memory, 1) };
+    assert_eq!(close(cache), 0);
+    assert_eq!(close((&raw mut first).cast()), 0);
+
+    // Then another may come.
+    assert_eq!(open(version, 0, 0, &mut cache), 0);
+    assert_eq!(import(cache, &mut second, 0), 0);
+    assert_eq!(close((&raw mut second).cast()), 0);
+    assert_eq!(close(cache), 0);
 }
 
 #[test]
