@@ -3,7 +3,50 @@
 use std::sync::Once;
 
 use crate::log;
-use crate::param::{ParamType, Params, table};
+use crate::param::{ParamType, Params, Unused, table};
+
+/// Why parameters of memory of devices have no effect.
+const NO_DEVICES: &str = "no provider here uses memory of devices";
+
+/// Why those of a cache of registrations have none.
+const NO_CACHE: &str = "no provider here keeps registrations in a cache";
+
+/// What C's core reads and this library has no use for.
+const UNUSED: [Unused; 13] = [
+    unused(
+        "provider_path",
+        ParamType::String,
+        "all providers are in the library; none is loaded from a file",
+    ),
+    unused(
+        "perf_cntr",
+        ParamType::String,
+        "it is for C's hook perf, which is not here",
+    ),
+    unused("hook", ParamType::String, "there are no hooks here"),
+    unused("hmem", ParamType::String, NO_DEVICES),
+    unused("hmem_disable_p2p", ParamType::Bool, NO_DEVICES),
+    unused("mr_cache_max_size", ParamType::Size, NO_CACHE),
+    unused("mr_cache_max_count", ParamType::Size, NO_CACHE),
+    unused("mr_cache_monitor", ParamType::String, NO_CACHE),
+    unused("mr_cuda_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
+    unused("mr_rocr_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
+    unused("mr_ze_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
+    unused(
+        "fork_unsafe",
+        ParamType::Bool,
+        "forking is as safe with either value, at no cost",
+    ),
+    unused(
+        "offload_coll_provider",
+        ParamType::String,
+        "each provider here has its own collective operations",
+    ),
+];
+
+const fn unused(name: &'static str, kind: ParamType, why: &'static str) -> Unused {
+    Unused { name, kind, why }
+}
 
 /// Reads the parameters of the core: of logging first, so that what follows is logged.
 /// Further calls do nothing. [`params`] and
@@ -28,6 +71,7 @@ pub fn init() {
             "Close the connections of a peer when it is removed from the address vector, even if \
              transfers from it are in progress; what is under way ends in error (default: false)",
         );
+        params.define_unused(None, &UNUSED);
     });
 }
 

@@ -2,7 +2,8 @@
 
 use ripstop_core::ip::LocalAddress;
 use ripstop_core::log::Subsys;
-use ripstop_core::{fi_info, fi_warn, params};
+use ripstop_core::param::{ParamType, Unused};
+use ripstop_core::{fi_warn, params};
 use ripstop_shm::Shm;
 use ripstop_stream::{Defaults, Transport, Tunables};
 use ripstop_tcp::Tcp;
@@ -18,6 +19,20 @@ const DEFAULTS: Defaults = Defaults {
     max_saved_bytes: 64 << 20,
     max_saved_total: 1 << 30,
 };
+
+/// What C's lnx reads and this provider has no use for.
+const UNUSED: [Unused; 2] = [
+    Unused {
+        name: "multi_rail_selection",
+        kind: ParamType::String,
+        why: "one way leads to each peer",
+    },
+    Unused {
+        name: "dump_stats",
+        kind: ParamType::Bool,
+        why: "no statistics are printed at the end",
+    },
+];
 
 /// The links where `FI_LNX_PROV_LINKS` is not set.
 const DEFAULT_LINKS: &str = "shm+tcp";
@@ -67,18 +82,7 @@ impl Params {
             false,
             "reach peers of this machine through tcp, too (default: no)",
         );
-        let selection: Option<String> = params().declare_optional(
-            Some(NAME),
-            "multi_rail_selection",
-            "PER_MSG or PER_PEER; accepted and without effect, since there is one way to each peer",
-        );
-        if let Some(selection) = selection {
-            fi_info!(
-                NAME,
-                Subsys::Core,
-                "FI_LNX_MULTI_RAIL_SELECTION={selection} has no effect: one way leads to each peer"
-            );
-        }
+        params().define_unused(Some(NAME), &UNUSED);
         let all = links.as_deref().unwrap_or_default();
         let with_shm = all.iter().filter(|link| link.shm).count();
         if with_shm > 0 && with_shm < all.len() {

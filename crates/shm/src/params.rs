@@ -1,6 +1,7 @@
 //! Parameters (`FI_SHM_*`), read once.
 
 use ripstop_core::log::Subsys;
+use ripstop_core::param::{ParamType, Unused};
 use ripstop_core::provider::Copies;
 use ripstop_core::{fi_warn, params};
 use ripstop_os::{AttachLimit, attach_limit};
@@ -20,6 +21,34 @@ const DEFAULTS: Defaults = Defaults {
     max_saved_bytes: 64 << 20,
     max_saved_total: 1 << 30,
 };
+
+/// What C's shm reads and this provider has no use for.
+const UNUSED: [Unused; 4] = [
+    unused(
+        "use_dsa_sar",
+        ParamType::Bool,
+        "no accelerator copies between processes, as with C's default",
+    ),
+    unused(
+        "max_gdrcopy_size",
+        ParamType::Size,
+        "no provider here uses memory of devices",
+    ),
+    unused(
+        "use_xpmem",
+        ParamType::Bool,
+        "no kernel module is used; FI_SHM_COPY says how large payloads are copied",
+    ),
+    unused(
+        "buffer_threshold",
+        ParamType::Size,
+        "FI_SHM_MAX_SAVED_BYTES bounds what is kept of messages without a posted buffer",
+    ),
+];
+
+const fn unused(name: &'static str, kind: ParamType, why: &'static str) -> Unused {
+    Unused { name, kind, why }
+}
 
 /// Values of all parameters of the provider (`FI_SHM_*`).
 #[derive(Debug)]
@@ -43,6 +72,7 @@ impl Params {
     /// Declares the parameters and reads their values.
     #[must_use]
     pub fn read() -> Self {
+        params().define_unused(Some(NAME), &UNUSED);
         let copy: Option<String> = params().declare_optional(
             Some(NAME),
             "copy",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ripstop_core::fi_warn;
 use ripstop_core::ip::{LocalAddress, local_addresses};
 use ripstop_core::log::Subsys;
+use ripstop_core::param::{ParamType, Unused};
 use ripstop_core::params;
 use ripstop_os::{Keepalive, PortRange};
 use ripstop_stream::{Defaults, Tunables};
@@ -31,6 +32,54 @@ pub(crate) const KEEPALIVE: Keepalive = Keepalive {
 /// As long as keep-alive takes, for connections on which bytes wait for an answer.
 pub(crate) const SILENCE: Duration = Duration::from_secs(9);
 
+/// What C's tcp reads and this provider has no use for.
+const UNUSED: [Unused; 8] = [
+    unused(
+        "prov_name",
+        ParamType::String,
+        "C renames its provider for tests by it",
+    ),
+    unused(
+        "max_rx_size",
+        ParamType::Size,
+        "what is kept of a message without a posted buffer takes as much memory as it is long",
+    ),
+    unused(
+        "staging_sbuf_size",
+        ParamType::Int,
+        "small messages to one peer leave together from 16 KiB of each connection",
+    ),
+    unused(
+        "prefetch_rbuf_size",
+        ParamType::Int,
+        "several messages are read by one system call in any case",
+    ),
+    unused(
+        "zerocopy_size",
+        ParamType::Size,
+        "the system copies all payloads, as with C's default",
+    ),
+    unused(
+        "trace_msg",
+        ParamType::Bool,
+        "single messages are not logged",
+    ),
+    unused(
+        "io_uring",
+        ParamType::Bool,
+        "sockets are used by system calls, as with C's default",
+    ),
+    unused(
+        "firewall_addr",
+        ParamType::Bool,
+        "peers are connected to from both sides",
+    ),
+];
+
+const fn unused(name: &'static str, kind: ParamType, why: &'static str) -> Unused {
+    Unused { name, kind, why }
+}
+
 /// Values of all parameters of the provider (`FI_TCP_*`).
 #[derive(Debug)]
 pub struct Params {
@@ -55,6 +104,7 @@ impl Params {
         let iface = p.declare_optional::<String>(prov, "iface", "Specify interface name");
         let low = p.declare::<i32>(prov, "port_low_range", 0, "define port low range");
         let high = p.declare::<i32>(prov, "port_high_range", 0, "define port high range");
+        p.define_unused(prov, &UNUSED);
         Self {
             iface,
             ports: ports(low, high),

@@ -77,6 +77,10 @@ pub(super) struct Args {
     #[arg(long)]
     pub(super) json: bool,
 
+    /// With --env or --getenv: print the variables as docs/environment.md has them.
+    #[arg(long, conflicts_with = "json")]
+    pub(super) markdown: bool,
+
     /// Print version information.
     #[arg(long)]
     pub(super) version: bool,

@@ -52,6 +52,7 @@ fn parameter(param: Param) -> Value {
         "type": format!("{:?}", param.kind).to_lowercase(),
         "help": param.help,
         "value": param.value,
+        "has_effect": !param.is_unused,
     })
 }
 

@@ -76,7 +76,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
 
 /// What the options ask to see.
 fn print(args: &Args, registry: &Registry, infos: &[Info]) {
-    if args.shows_environment() {
+    if args.shows_environment() && args.markdown {
+        print!("{}", environment::markdown(args.getenv.as_deref()));
+    } else if args.shows_environment() {
         environment::print(args.getenv.as_deref());
     } else if args.is_verbose() {
         long::print(registry, infos, args.info.as_deref());

@@ -39,12 +39,28 @@ pub enum ParamType {
 pub struct Param {
     /// The environment variable.
     pub name: String,
+    /// The provider that reads it, `None` for the core.
+    pub provider: Option<String>,
     /// What it holds.
     pub kind: ParamType,
     /// What it is for, after the provider's name.
     pub help: String,
     /// Its value in the environment, if it is set there.
     pub value: Option<String>,
+    /// Whether it is one of C libfabric that does nothing here; the help says why.
+    pub is_unused: bool,
+}
+
+/// A parameter of C libfabric that has no effect here. It is declared all the same, so that a list of
+/// parameters tells those who set it.
+#[derive(Clone, Copy, Debug)]
+pub struct Unused {
+    /// Its name, without `FI_` and the provider.
+    pub name: &'static str,
+    /// What C takes.
+    pub kind: ParamType,
+    /// Why it has no effect.
+    pub why: &'static str,
 }
 
 struct Entry {
@@ -54,6 +70,7 @@ struct Entry {
     variable: String,
     kind: ParamType,
     help: String,
+    is_unused: bool,
 }
 
 impl Entry {
@@ -98,13 +115,42 @@ impl Params {
     /// Declares a parameter, of the core without a provider. Declaring it again replaces type
     /// and help.
     pub fn define(&self, provider: Option<&str>, name: &str, kind: ParamType, help: &str) {
-        let entry = Entry {
+        self.enter(Entry {
             provider: provider.map(str::to_owned),
             name: name.to_owned(),
             variable: variable(provider, name),
             kind,
             help: provider.map_or_else(|| help.to_owned(), |p| format!("{p}: {help}")),
-        };
+            is_unused: false,
+        });
+    }
+
+    /// Declares what C libfabric reads under this provider's name, the core's without one, and this
+    /// library has no use for. Those that are set are logged.
+    pub fn define_unused(&self, provider: Option<&str>, all: &[Unused]) {
+        for &Unused { name, kind, why } in all {
+            let variable = variable(provider, name);
+            if let Some(value) = self.source.value(&variable) {
+                crate::fi_info!(
+                    provider.unwrap_or(CORE),
+                    Subsys::Core,
+                    "{variable}={value} has no effect: {why}"
+                );
+            }
+            let prefix = provider.map_or_else(String::new, |provider| format!("{provider}: "));
+            self.enter(Entry {
+                provider: provider.map(str::to_owned),
+                name: name.to_owned(),
+                variable,
+                kind,
+                help: format!("{prefix}no effect: {why}"),
+                is_unused: true,
+            });
+        }
+    }
+
+    fn enter(&self, entry: Entry) {
+        let (provider, name) = (entry.provider.as_deref(), &*entry.name);
         let mut entries = self.entries.write();
         match entries.iter_mut().find(|e| e.is(provider, name)) {
             Some(known) => *known = entry,
@@ -124,9 +170,11 @@ impl Params {
         let entries = self.entries.read();
         let listed = entries.iter().map(|entry| Param {
             name: entry.variable.clone(),
+            provider: entry.provider.clone(),
             kind: entry.kind,
             help: entry.help.clone(),
             value: self.source.environment(&entry.variable),
+            is_unused: entry.is_unused,
         });
         listed.collect()
     }
@@ -290,6 +338,23 @@ mod tests {
         assert_eq!(set.get::<bool>(None, "universe_size"), Err(Errno::EINVAL));
         set.define(None, "hook", ParamType::String, "hooks");
         assert_eq!(set.get::<String>(None, "hook"), Err(Errno::ENODATA));
+    }
+
+    #[test]
+    fn what_has_no_effect_says_why() {
+        let set = params(&[("FI_SHM_USE_XPMEM", "1")]);
+        let unused = Unused {
+            name: "use_xpmem",
+            kind: ParamType::Bool,
+            why: "there is no xpmem",
+        };
+        set.define_unused(Some("shm"), &[unused]);
+        let listed = &set.list()[1];
+        assert_eq!(listed.help, "shm: no effect: there is no xpmem");
+        assert_eq!(listed.value.as_deref(), Some("1"));
+        assert!(listed.is_unused);
+        set.define(Some("shm"), "use_xpmem", ParamType::Bool, "there is now");
+        assert!(!set.list()[1].is_unused);
     }
 
     #[test]

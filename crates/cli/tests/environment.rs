@@ -1,0 +1,103 @@
+//! `docs/environment.md` says what the library reads.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What `fi_info` prints with these options where no variable is set.
+fn fi_info(options: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fi_info"));
+    let out = command.args(options).env_clear().output();
+    let out = out.expect("fi_info starts");
+    assert!(out.status.success(), "{out:?}");
+    String::from_utf8(out.stdout).expect("text")
+}
+
+#[test]
+fn the_document_is_the_table_of_the_library() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/environment.md");
+    let written = fs::read_to_string(&path).expect("docs/environment.md");
+    assert!(
+        fi_info(&["-e", "--markdown"]) == written,
+        "docs/environment.md is stale; write it anew: cargo run --bin fi_info -- -e --markdown > \
+         docs/environment.md"
+    );
+}
+
+/// Variables of C libfabric 2.6.0: of its core, of tcp and of shm.
+const OF_C: [(&str, &[&str]); 3] = [
+    (
+        "FI_",
+        &[
+            "PREFER_SYSCONFIG",
+            "LOG_INTERVAL",
+            "LOG_LEVEL",
+            "LOG_PROV",
+            "LOG_SUBSYS",
+            "LOG_LOCATION",
+            "LOG_LOCATION_MODE",
+            "PERF_CNTR",
+            "HOOK",
+            "HMEM",
+            "HMEM_DISABLE_P2P",
+            "MR_CACHE_MAX_SIZE",
+            "MR_CACHE_MAX_COUNT",
+            "MR_CACHE_MONITOR",
+            "MR_CUDA_CACHE_MONITOR_ENABLED",
+            "MR_ROCR_CACHE_MONITOR_ENABLED",
+            "MR_ZE_CACHE_MONITOR_ENABLED",
+            "PROVIDER",
+            "FORK_UNSAFE",
+            "UNIVERSE_SIZE",
+            "AV_REMOVE_CLEANUP",
+            "OFFLOAD_COLL_PROVIDER",
+            "PROVIDER_PATH",
+        ],
+    ),
+    (
+        "FI_TCP_",
+        &[
+            "PROV_NAME",
+            "IFACE",
+            "PORT_LOW_RANGE",
+            "PORT_HIGH_RANGE",
+            "TX_SIZE",
+            "RX_SIZE",
+            "MAX_INJECT",
+            "MAX_SAVED",
+            "MAX_SAVED_SIZE",
+            "MAX_RX_SIZE",
+            "NODELAY",
+            "STAGING_SBUF_SIZE",
+            "PREFETCH_RBUF_SIZE",
+            "ZEROCOPY_SIZE",
+            "TRACE_MSG",
+            "DISABLE_AUTO_PROGRESS",
+            "IO_URING",
+            "FIREWALL_ADDR",
+        ],
+    ),
+    (
+        "FI_SHM_",
+        &[
+            "TX_SIZE",
+            "RX_SIZE",
+            "DISABLE_CMA",
+            "USE_DSA_SAR",
+            "MAX_GDRCOPY_SIZE",
+            "USE_XPMEM",
+            "BUFFER_THRESHOLD",
+        ],
+    ),
+];
+
+#[test]
+fn every_variable_of_c_is_read_or_said_to_have_no_effect() {
+    let listed = fi_info(&["-e"]);
+    for (prefix, names) in OF_C {
+        for name in names {
+            let line = format!("# {prefix}{name}: ");
+            assert!(listed.contains(&line), "fi_info -e lacks {prefix}{name}");
+        }
+    }
+}
