@@ -66,6 +66,7 @@ fn check_request_fds(
 
 impl Transport for Shm {
     const NAME: &'static str = NAME;
+    const AFTER_READS: bool = true;
     const CONNECTED: bool = false;
     type Params = Params;
     type Addr = Name;

@@ -52,6 +52,13 @@ const ORDER: MsgOrder = MsgOrder::RAR
     .union(MsgOrder::SAW)
     .union(MsgOrder::SAS);
 
+/// Orders of what follows a read. The stream keeps them as little as it keeps those of [`ORDER`] that
+/// it lacks; where a transport has them ([`Transport::AFTER_READS`]), an endpoint that asked for one holds back writes,
+/// atomics and messages to a peer until the peer has answered all reads before them. The answer holds what
+/// was read, so nothing that follows changes it, whatever the length.
+pub(crate) const AFTER_READS: MsgOrder =
+    MsgOrder::WAR.union(MsgOrder::RMA_WAR).union(MsgOrder::SAR);
+
 /// What tells one kind of endpoint from another.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
@@ -120,6 +127,10 @@ pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
         true => Flags::NAMED_RX_CTX,
         false => Flags::empty(),
     };
+    let (order, max_order_war_size) = match T::AFTER_READS {
+        true => (ORDER | AFTER_READS, usize::MAX),
+        false => (ORDER, 0),
+    };
     let (max_tx, max_rx) = (65536.max(tunables.tx_size), 65536.max(tunables.rx_size));
     Info {
         caps: domain_caps | ops | STARTS | rx_caps | named,
@@ -128,7 +139,7 @@ pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
         tx: TxAttr {
             caps: ops | STARTS | named,
             op_flags: TX_OPS,
-            msg_order: ORDER,
+            msg_order: order,
             inject_size: tunables.max_inject,
             size: max_tx,
             iov_limit: IOV_LIMIT,
@@ -139,7 +150,7 @@ pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
         rx: RxAttr {
             caps: ops | rx_caps,
             op_flags: Flags::COMPLETION | Flags::MULTI_RECV,
-            msg_order: ORDER,
+            msg_order: order,
             size: max_rx,
             iov_limit: IOV_LIMIT,
             ..RxAttr::default()
@@ -150,6 +161,7 @@ pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
             protocol_version: kind.protocol_version,
             max_msg_size: usize::MAX >> 1,
             max_order_raw_size: usize::MAX,
+            max_order_war_size,
             max_order_waw_size: usize::MAX,
             mem_tag_format: 0xAAAA_AAAA_AAAA_AAAA,
             tx_ctx_cnt: 1,
@@ -203,6 +215,19 @@ pub fn asks_peer(hints: Option<&Hints>) -> bool {
     hints.is_some_and(|hints| hints.caps.contains(Flags::PEER))
 }
 
+/// Whether a caller asks for an order of what follows a read, or for its size.
+fn asks_after_reads(hints: &Hints) -> bool {
+    let order = hints
+        .tx
+        .as_ref()
+        .map_or(MsgOrder::empty(), |tx| tx.msg_order);
+    order.intersects(AFTER_READS)
+        || hints
+            .ep
+            .as_ref()
+            .is_some_and(|ep| ep.max_order_war_size > 0)
+}
+
 /// What is offered to other providers: they drive it, as `fi_peer(3)` says where progress is
 /// manual, and are not called by a thread of ours.
 pub const fn driven(offer: &mut Info) {
@@ -221,6 +246,11 @@ pub fn apply_defaults(info: &mut Info, tunables: &Tunables, hints: Option<&Hints
     if !asks_peer(hints) {
         info.caps -= Flags::PEER;
         info.domain.caps -= Flags::PEER;
+    }
+    // They make what follows a read wait, so they are for those who ask, too.
+    if !hints.is_some_and(asks_after_reads) {
+        info.tx.msg_order -= AFTER_READS;
+        info.ep.max_order_war_size = 0;
     }
     // A context can do no more than its interface.
     info.tx.caps &= info.caps;

@@ -4,6 +4,7 @@ mod denied;
 mod events;
 mod fence;
 mod memfd;
+mod order;
 
 use ripstop_types::{Errno, FiAddr, Flags, MsgOrder};
 
@@ -19,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         events::CASES,
         fence::CASES,
         memfd::CASES,
+        order::CASES,
     ]
     .concat()
 }

@@ -193,7 +193,7 @@ impl<B: Buffer> Engine<B> {
         if conn.up && !conn.extensions.contains(Extensions::COLL) {
             return Err(Errno::EOPNOTSUPP);
         }
-        if conn.ready_to_send {
+        if conn.ready_to_send || conn.awaits_only_reads() {
             match self.coll_now(conn_id, send, header) {
                 Err(Errno::EAGAIN) => {}
                 buffered => return buffered.map(CollPlan::Append),

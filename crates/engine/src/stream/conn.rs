@@ -13,7 +13,7 @@ use crate::matching::Envelope;
 use crate::ring::{Ring, try_push};
 use crate::stream::arriving::{Arriving, Incoming, RxState, Target};
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
-use crate::stream::request::{Deferred, TxDone, TxInfo};
+use crate::stream::request::{Deferred, TxDone, TxInfo, Wait};
 
 /// Most bytes of a peer's name kept with a connection: its whole address.
 pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
@@ -97,6 +97,8 @@ pub struct Conn<B> {
     pub(super) send_now_limit: u64,
     /// What is posted next waits for what was posted before.
     pub(super) fence: bool,
+    /// See [`EpConfig::after_reads`](super::EpConfig::after_reads).
+    pub(super) after_reads: bool,
     pub(super) order: ByteOrder,
     /// Tagged messages longer than this wait for their receive.
     pub(super) eager_max: u64,
@@ -157,6 +159,7 @@ impl<B: Buffer> Conn<B> {
             ready_to_send: false,
             send_now_limit: 0,
             fence: false,
+            after_reads: false,
             order: ByteOrder::NATIVE,
             eager_max: u64::MAX,
             own_eager_max: u64::MAX,
@@ -210,6 +213,32 @@ impl<B: Buffer> Conn<B> {
             true => to_get,
             false => 0,
         };
+    }
+
+    /// Finds out whether what is posted next may be sent now.
+    pub(super) const fn settle_ready(&mut self) {
+        let ready = self.up && self.deferred.is_empty() && !self.holds_after_reads();
+        self.set_ready_to_send(ready);
+    }
+
+    /// Whether what is posted now waits for reads that are not answered, unless it is a read.
+    #[must_use]
+    pub const fn holds_after_reads(&self) -> bool {
+        self.after_reads && !self.reads.is_empty()
+    }
+
+    /// Whether nothing but such reads stands before what is posted next, so that a read may be sent now.
+    pub(super) const fn awaits_only_reads(&self) -> bool {
+        self.up && self.deferred.is_empty() && !self.fence && self.holds_after_reads()
+    }
+
+    /// Whether the first operation that was put off has to wait for answers.
+    pub(super) fn front_waits(&self) -> bool {
+        match self.deferred.front().map(|deferred| deferred.wait) {
+            None | Some(Wait::Turn) => false,
+            Some(Wait::Reads) => !self.reads.is_empty(),
+            Some(Wait::All) => self.is_fenced(),
+        }
     }
 
     /// Tagged messages longer than this wait for their receive from now on.

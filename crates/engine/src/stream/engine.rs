@@ -78,6 +78,9 @@ pub struct EpConfig {
     pub source_err: bool,
     /// What peers are reported as, instead of their addresses.
     pub ids: Option<UserIdsId>,
+    /// What follows a read to the same peer, but for other reads, waits until that is answered
+    /// (`FI_ORDER_WAR`, `FI_ORDER_RMA_WAR`, `FI_ORDER_SAR`).
+    pub after_reads: bool,
 }
 
 impl EpConfig {
@@ -96,6 +99,7 @@ impl EpConfig {
         source: false,
         source_err: false,
         ids: None,
+        after_reads: false,
     };
 
     /// The counters of what the endpoint starts: sends, reads and writes.
@@ -416,8 +420,10 @@ impl<B: Buffer> Engine<B> {
     /// # Errors
     /// [`Errno::EINVAL`] for an unknown endpoint, [`Errno::ENOMEM`].
     pub fn open_conn(&mut self, config: ConnConfig) -> Result<ConnId> {
-        let srx = self.eps.get(config.ep).ok_or(Errno::EINVAL)?.config.srx;
-        self.conns.insert(Conn::new(config, srx))
+        let ep = self.eps.get(config.ep).ok_or(Errno::EINVAL)?.config;
+        let mut conn = Conn::new(config, ep.srx);
+        conn.after_reads = ep.after_reads;
+        self.conns.insert(conn)
     }
 
     /// A connection.
@@ -438,7 +444,7 @@ impl<B: Buffer> Engine<B> {
     pub fn conn_up(&mut self, id: ConnId, terms: Terms) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.up = true;
-            conn.set_ready_to_send(conn.deferred.is_empty());
+            conn.settle_ready();
             conn.order = terms.order;
             let eager_max = match terms {
                 Terms {

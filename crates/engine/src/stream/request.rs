@@ -321,6 +321,15 @@ impl<B: Buffer> Posted<B> {
         }
     }
 
+    /// Whether an order after reads is about it: messages, and what changes the peer's memory.
+    pub(super) const fn follows_reads(&self) -> bool {
+        match self {
+            Self::Send(_) | Self::Atomic(_) => true,
+            Self::Rma(rma) => !matches!(rma.kind, RmaKind::Read),
+            Self::Coll(_) => false,
+        }
+    }
+
     /// Whether its payload must be copied before the call that posts it returns.
     pub(super) const fn is_injected(&self) -> bool {
         match self {
@@ -348,8 +357,19 @@ pub struct Deferred<B> {
     pub posted: Posted<B>,
     /// Where its payload was copied, if it was.
     pub slot: Option<SlotId>,
-    /// It waits until what was posted before is done (`FI_FENCE`).
-    pub(super) fence: bool,
+    /// What it waits for.
+    pub(super) wait: Wait,
+}
+
+/// What an operation that was put off waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Those put off before it, or the connection.
+    Turn,
+    /// The answers to all reads before it as well (`FI_ORDER_WAR`, `FI_ORDER_SAR`).
+    Reads,
+    /// All that was posted before it to be done at the peer (`FI_FENCE`).
+    All,
 }
 
 /// The regions that one operation of a peer uses.

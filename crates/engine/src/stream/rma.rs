@@ -137,7 +137,8 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EINVAL);
         }
         let (conn, ep, limits) = self.with_room(conn_id)?;
-        if !conn.ready_to_send {
+        let goes_now = conn.ready_to_send || rma.kind == RmaKind::Read && conn.awaits_only_reads();
+        if !goes_now {
             let slot = self.defer(conn_id, Posted::Rma(*rma))?;
             return Ok(RmaPlan::Defer { slot });
         }
@@ -210,7 +211,11 @@ impl<B: Buffer> Engine<B> {
             header_len,
             inline: false,
         };
-        post(conn, ep, buffered, [&Iov::EMPTY; 2], until)
+        let posted = post(conn, ep, buffered, [&Iov::EMPTY; 2], until)?;
+        if conn.after_reads {
+            conn.settle_ready();
+        }
+        Ok(posted)
     }
 
     /// The response to the oldest read starts.
@@ -238,7 +243,10 @@ impl<B: Buffer> Engine<B> {
     fn take_read(&mut self, conn_id: ConnId) -> Option<ReadEntry<B>> {
         let conn = self.conns.get_mut(conn_id)?;
         let read = conn.reads.pop();
-        if conn.has_deferred() && !conn.is_fenced() {
+        if conn.after_reads {
+            conn.settle_ready();
+        }
+        if conn.has_deferred() && !conn.front_waits() {
             self.mark_output(conn_id);
         }
         read

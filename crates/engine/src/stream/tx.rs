@@ -13,7 +13,7 @@ use crate::stream::conn::{Chunk, Conn};
 use crate::stream::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION, error_entry};
 use crate::stream::fast_send::put_header;
 use crate::stream::request::{
-    Deferred, Posted, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK,
+    Deferred, Posted, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
 };
 
 /// An operation whose turn has come, see [`Engine::replay`].
@@ -201,21 +201,20 @@ impl<B: Buffer> Engine<B> {
     /// Puts an operation off; returns the slot for its payload, if that is copied.
     #[cold]
     pub(super) fn defer(&mut self, conn_id: ConnId, posted: Posted<B>) -> Result<Option<SlotId>> {
-        let fence = self
-            .conns
-            .get_mut(conn_id)
-            .is_some_and(|conn| core::mem::take(&mut conn.fence));
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        let fenced = core::mem::take(&mut conn.fence);
+        let wait = match conn.after_reads && posted.follows_reads() {
+            _ if fenced => Wait::All,
+            true => Wait::Reads,
+            false => Wait::Turn,
+        };
         let inline = posted.is_injected() && !posted.iov().is_empty();
         let slot = match inline {
             true => Some(self.slots.insert(())?),
             false => None,
         };
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let deferred = Deferred {
-            posted,
-            slot,
-            fence,
-        };
+        let deferred = Deferred { posted, slot, wait };
         conn.set_ready_to_send(false);
         if let Err(error) = conn.deferred.push(deferred) {
             if let Some(slot) = slot {
@@ -265,7 +264,7 @@ impl<B: Buffer> Engine<B> {
         let Some(deferred) = conn.deferred.front().copied() else {
             return Ok(None);
         };
-        if deferred.fence && conn.is_fenced() {
+        if conn.front_waits() {
             return Ok(None);
         }
         let (header_len, inline) = match &deferred.posted {
@@ -300,7 +299,7 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::ENOTCONN);
         };
         conn.deferred.pop();
-        conn.set_ready_to_send(conn.deferred.is_empty());
+        conn.settle_ready();
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
@@ -318,7 +317,7 @@ impl<B: Buffer> Engine<B> {
             && !conn.extensions.contains(needed)
             && let Some(deferred) = conn.deferred.pop()
         {
-            conn.set_ready_to_send(conn.deferred.is_empty());
+            conn.settle_ready();
             self.fail_deferred(conn_id, deferred, Errno::EOPNOTSUPP);
         }
     }
@@ -332,7 +331,7 @@ impl<B: Buffer> Engine<B> {
         let Some(deferred) = conn.deferred.pop_back() else {
             return;
         };
-        conn.set_ready_to_send(conn.up && conn.deferred.is_empty());
+        conn.settle_ready();
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }

@@ -146,6 +146,7 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
             tx_size: info.tx.size.max(1),
             source: info.caps.contains(Flags::SOURCE) && !is_msg,
             source_err: info.caps.contains(Flags::SOURCE_ERR) && !is_msg,
+            after_reads: info.tx.msg_order.intersects(attr::AFTER_READS),
             ..EpConfig::NONE
         })?;
         let initiates = caps::is_rma_initiator(info.caps);

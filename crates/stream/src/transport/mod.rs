@@ -31,6 +31,10 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// Whether it has connected endpoints (`FI_EP_MSG`).
     const CONNECTED: bool = true;
 
+    /// Whether endpoints may ask that writes and messages wait for the reads before them
+    /// (`FI_ORDER_WAR`, `FI_ORDER_RMA_WAR`, `FI_ORDER_SAR`).
+    const AFTER_READS: bool = false;
+
     /// The provider's parameters.
     type Params: AsRef<Tunables> + Debug + Send + Sync + 'static;
 

@@ -206,10 +206,11 @@ impl<T: Transport> State<T> {
         Err(Errno::EAGAIN)
     }
 
-    /// Whether a connection is up and all that was posted to it is written.
+    /// Whether a connection is up, all that was posted to it is written, and what follows does not wait
+    /// for reads.
     fn is_written(&self, id: ConnId) -> bool {
         let conn = self.engine.conn(id);
-        conn.is_some_and(|conn| conn.is_up() && conn.is_flushed())
+        conn.is_some_and(|conn| conn.is_up() && conn.is_flushed() && !conn.holds_after_reads())
     }
 
     /// Sees that all of an operation that was posted last is written, of which as a rule all is.

@@ -85,6 +85,23 @@ impl Fixture {
         fixture
     }
 
+    /// As `new`, where what follows a read waits for its answer.
+    fn ordered() -> Self {
+        let mut fixture = Self::ordered_down();
+        fixture.up();
+        fixture
+    }
+
+    /// As `ordered`, with the connection not up yet.
+    fn ordered_down() -> Self {
+        let mut fixture = Self::down();
+        fixture
+            .engine
+            .change_ep(fixture.ep, |config| config.after_reads = true);
+        fixture.conn = fixture.open_conn(fixture.ep, 7);
+        fixture
+    }
+
     fn open_ep(&mut self) -> EpId {
         let config = EpConfig {
             srx: Some(self.srx),

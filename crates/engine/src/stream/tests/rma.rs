@@ -314,6 +314,70 @@ fn a_fence_waits_for_reads_and_holds_back_what_follows() {
     assert!(matches!(f.start(&fenced), Ok(RmaPlan::Append(_))));
 }
 
+/// What the peer says to the oldest read.
+fn answer(f: &mut Fixture, len: u64) {
+    f.header(&Header::new(Op::ReadRsp, len)).unwrap();
+    f.engine.rx_placed(f.conn, len);
+}
+
+#[test]
+fn what_follows_a_read_waits_for_its_answer_where_that_was_asked_for() {
+    let mut f = Fixture::ordered();
+    let read = |f: &mut Fixture, context| f.start(&rma(RmaKind::Read, context, 10));
+    let write = |f: &mut Fixture, context| f.start(&rma(RmaKind::Write, context, 10));
+    // Nothing is read yet.
+    assert!(matches!(write(&mut f, 1), Ok(RmaPlan::Append(_))));
+    assert!(matches!(f.send(2, None, 5), Ok(SendPlan::Append { .. })));
+    // Reads do not wait for each other.
+    assert!(matches!(read(&mut f, 3), Ok(RmaPlan::Append(_))));
+    assert!(matches!(read(&mut f, 4), Ok(RmaPlan::Append(_))));
+    f.flush();
+    assert_eq!(f.done(), [1, 2]);
+    // No fast way past them.
+    let to = iov(0x40, 10, 9);
+    assert_eq!(f.engine.try_write_now(Some(f.conn), to), None);
+    assert!(f.engine.conn(f.conn).unwrap().holds_after_reads());
+    // Writes and messages wait, and reads behind them keep their place.
+    assert!(matches!(write(&mut f, 5), Ok(RmaPlan::Defer { .. })));
+    assert!(matches!(f.send(6, None, 5), Ok(SendPlan::Defer { .. })));
+    assert!(matches!(read(&mut f, 7), Ok(RmaPlan::Defer { .. })));
+    assert!(matches!(f.send(8, Some(1), 5), Ok(SendPlan::Defer { .. })));
+    assert_eq!(f.replay(), Ok(None));
+    answer(&mut f, 10);
+    assert_eq!(f.engine.pop_output(), None);
+    assert_eq!(f.replay(), Ok(None));
+    answer(&mut f, 10);
+    assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
+    assert_eq!(f.replay(), Ok(Some(5)));
+    assert_eq!(f.replay(), Ok(Some(6)));
+    assert_eq!(f.replay(), Ok(Some(7)));
+    assert_eq!(f.replay(), Ok(None));
+    f.flush();
+    assert_eq!(f.done(), [3, 4, 5, 6]);
+    answer(&mut f, 10);
+    assert_eq!(f.replay(), Ok(Some(8)));
+    f.flush();
+    assert_eq!(f.done(), [7, 8]);
+    // The fast ways are open again.
+    assert!(f.engine.try_write_now(Some(f.conn), to).is_some());
+    assert_eq!(f.engine.outstanding(f.ep), 0);
+}
+
+#[test]
+fn a_read_before_the_connection_is_up_is_waited_for_as_well() {
+    let mut f = Fixture::ordered_down();
+    f.start(&rma(RmaKind::Read, 1, 10)).unwrap();
+    f.start(&rma(RmaKind::Write, 2, 10)).unwrap();
+    f.up();
+    assert_eq!(f.replay(), Ok(Some(1)));
+    assert_eq!(f.replay(), Ok(None));
+    f.flush();
+    answer(&mut f, 10);
+    assert_eq!(f.replay(), Ok(Some(2)));
+    f.flush();
+    assert_eq!(f.done(), [1, 2]);
+}
+
 #[test]
 fn an_end_of_the_connection_ends_reads_and_writes() {
     let mut f = Fixture::new();
