@@ -78,8 +78,7 @@ static NOTIFY_OPS: abi::fi_ops_mem_notify = abi::fi_ops_mem_notify {
 /// Whether a program's monitor is in place.
 static MONITORED: AtomicBool = AtomicBool::new(false);
 
-/// `fi_open` of `mr_cache`: each call gives out an object of its own.
-#[expect(clippy::unnecessary_wraps, reason = "as log::open, which can fail")]
+/// `fi_open` of `mr_cache`, which never fails: each call gives out an object of its own.
 fn open_mr_cache(context: *mut c_void) -> Result<*mut abi::fid> {
     let fid = object::fid(abi::FI_CLASS_MR_CACHE, context, &MR_CACHE_OPS);
     Ok(Box::into_raw(Box::new(fid)))

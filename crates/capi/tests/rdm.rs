@@ -256,6 +256,19 @@ fn null_is_a_buffer_without_room() {
     assert_eq!((error.err, error.olen), (FI_ETRUNC, 4));
 }
 
+/// Flags of objects are in no manual page and in no provider of C, only a NIC makes copies of itself,
+/// and only connected endpoints have a socket.
+#[test]
+fn an_endpoint_knows_no_commands_of_other_objects() {
+    let pair = Pair::open(FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE, |_| ());
+    for command in [FI_GETFIDFLAG, FI_SETFIDFLAG, FI_DUP, FI_GET_FD] {
+        let mut room = [0_u64; 4];
+        assert_eq!(control(pair.eps[0], command, &mut room), -FI_ENOSYS);
+        assert_eq!(control(pair.cq, command, &mut room), -FI_ENOSYS);
+        assert_eq!(room, [0; 4]);
+    }
+}
+
 #[test]
 fn an_alias_has_flags_of_its_own() {
     let pair = Pair::open(FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE, |_| ());

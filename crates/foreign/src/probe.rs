@@ -4,10 +4,14 @@
 //! thing, buffers that are too short.
 
 use std::ffi::{c_int, c_void};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
-use ripstop_abi::{FI_OPT_ENDPOINT, fi_eq_entry, fi_ops_cm, fi_ops_ep, fid};
+use ripstop_abi::{
+    FI_GET_FD, FI_GETWAIT, FI_OPT_ENDPOINT, fi_eq_entry, fi_ops_cm, fi_ops_ep, fi_wait_pollfd, fid,
+    pollfd,
+};
 use ripstop_types::{Errno, Flags};
 
 use crate::call::{self, ENOSYS, calls, op};
@@ -83,6 +87,40 @@ impl<M: Threading> Object<M> {
     /// What the library says.
     pub fn wait_object(&self) -> Result<c_int> {
         crate::null::wait_object(self.fid())
+    }
+
+    /// Copies of the descriptors to poll of a queue or counter with `FI_WAIT_POLLFD` (`fi_control`,
+    /// `FI_GETWAIT`), at most 64.
+    ///
+    /// # Errors
+    ///
+    /// What the library says, or the system.
+    pub fn poll_fds(&self) -> Result<Vec<OwnedFd>> {
+        let mut entries = [pollfd::default(); 64];
+        let mut polled = fi_wait_pollfd {
+            change_index: 0,
+            nfds: entries.len(),
+            fd: entries.as_mut_ptr(),
+        };
+        let arg: *mut c_void = (&raw mut polled).cast();
+        // SAFETY: the object is open, and with `FI_WAIT_POLLFD` the command writes such a struct, and as
+        // many entries as it says at most.
+        unsafe { call::control(self.fid(), FI_GETWAIT, arg) }?;
+        let there = entries.iter().take(polled.nfds);
+        there.map(|entry| copy_of(entry.fd)).collect()
+    }
+
+    /// A copy of the descriptor of the socket of a connected endpoint (`fi_control`, `FI_GET_FD`).
+    ///
+    /// # Errors
+    ///
+    /// What the library says, or the system.
+    pub fn socket(&self) -> Result<OwnedFd> {
+        let mut fd: c_int = -1;
+        let arg: *mut c_void = (&raw mut fd).cast();
+        // SAFETY: the object is open, and the command writes one `int`.
+        unsafe { call::control(self.fid(), FI_GET_FD, arg) }?;
+        copy_of(fd)
     }
 
     /// Null where something is wanted, and commands that are none: what each call returned.
@@ -179,6 +217,16 @@ impl Eq {
         let len = Error::check_count("fi_eq_read", ret)?;
         Ok((event, entry.data, len))
     }
+}
+
+fn copy_of(fd: c_int) -> Result<OwnedFd> {
+    if fd < 0 {
+        return Err(Error::new("fi_control", Errno::EBADF));
+    }
+    // SAFETY: the library has just said that this descriptor is open, and its object is.
+    let lent = unsafe { BorrowedFd::borrow_raw(fd) };
+    let copy = lent.try_clone_to_owned();
+    copy.map_err(|error| Error::new("dup", Errno(error.raw_os_error().unwrap_or(0))))
 }
 
 fn name_into(table: *const fi_ops_cm, fid: *mut fid, len: usize) -> (Result<()>, usize) {

@@ -222,6 +222,10 @@ trampolines! { [D: Domain, M: Defaults]
                 let get = command == abi::FI_GETOPSFLAG;
                 code(arg.op_flags().and_then(|flags| op_flags(&this, flags, get)))
             }
+            abi::FI_GET_FD => code(this.ep.fd().and_then(|fd| {
+                *arg.descriptor()? = fd;
+                Ok(())
+            })),
             _ => fail(Errno::ENOSYS),
         }
     }
@@ -244,6 +248,17 @@ impl<'a> Argument<'a> {
     /// [`Errno::EINVAL`] for null.
     fn op_flags(self) -> Result<&'a mut u64> {
         // SAFETY: these commands take a `uint64_t`.
+        unsafe { self.get() }.ok_or_else(no_argument)
+    }
+}
+
+impl<'a> Argument<'a> {
+    /// The argument of `FI_GET_FD`.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null.
+    fn descriptor(self) -> Result<&'a mut c_int> {
+        // SAFETY: this command takes an `int`.
         unsafe { self.get() }.ok_or_else(no_argument)
     }
 }

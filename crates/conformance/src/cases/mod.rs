@@ -8,6 +8,7 @@ mod cm;
 mod cntr;
 mod collective;
 mod contexts;
+mod controls;
 mod cq;
 mod directions;
 mod eq;
@@ -55,6 +56,7 @@ pub fn all() -> Vec<Case> {
         trigger::cases(),
         collective::cases(),
         careless::CASES.to_vec(),
+        controls::CASES.to_vec(),
         peers::CASES.to_vec(),
         tclass::CASES.to_vec(),
         threads::cases(),

@@ -13,6 +13,7 @@ pub mod apart;
 pub mod model;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use ripstop_core::{Address, Hints, Info, provider};
@@ -377,6 +378,11 @@ pub trait CEdge {
     fn readerr_bytes(&self, cq: Fid, known: usize) -> Result<Vec<u8>>;
     /// `FI_GETWAITOBJ`.
     fn wait_object(&self, fid: Fid) -> Result<WaitObj>;
+    /// Waits until one of the descriptors of a queue or counter with `FI_WAIT_POLLFD` is readable; says
+    /// whether one is.
+    fn poll_fds(&self, fid: Fid, timeout: Duration) -> Result<bool>;
+    /// A copy of the socket of an endpoint (`FI_GET_FD`).
+    fn socket(&self, ep: Fid) -> Result<OwnedFd>;
     /// The answer, and the length the library says the option needs.
     fn option_into(&self, ep: Fid, option: EpOption, len: usize) -> (Result<()>, usize);
     fn set_option_bytes(&self, ep: Fid, option: EpOption, bytes: &[u8]) -> Result<()>;

@@ -1,9 +1,10 @@
 //! Active endpoints.
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use ripstop_mem::UserBuf;
-use ripstop_types::{AtomicOp, Context, Datatype, EpType, FiAddr, Flags, Result, RmaIov};
+use ripstop_types::{AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov};
 
 use super::{
     AtomicCall, CollCall, DataCall, Direction, Domain, EpOption, JoinCall, RecvKind, RmaCall,
@@ -11,8 +12,6 @@ use super::{
 };
 use crate::Address;
 use crate::eq::EventQueue;
-#[cfg(doc)]
-use ripstop_types::Errno;
 
 /// An active endpoint (man pages `fi_endpoint(3)`, `fi_msg(3)`, `fi_tagged(3)`, `fi_cm(3)`).
 ///
@@ -122,6 +121,16 @@ pub trait Endpoint: Sized + 'static {
     /// # Errors
     /// [`Errno::ENOTCONN`].
     fn shutdown(&self) -> Result<()>;
+
+    /// The descriptor of the socket of a connected endpoint (`FI_GET_FD`), so that its options can be
+    /// set, also before it connects. It is the endpoint's, and closed with its connection.
+    ///
+    /// # Errors
+    /// [`Errno::ENOSYS`] on RDM and without sockets, [`Errno::EOPBADSTATE`] where there is none yet or
+    /// no more.
+    fn fd(&self) -> Result<RawFd> {
+        Err(Errno::ENOSYS)
+    }
 
     /// Reads an option.
     ///

@@ -1,5 +1,6 @@
 //! The calls of active endpoints.
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use ripstop_core::lock::Lock;
@@ -282,6 +283,10 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             state.drain(self.id);
             state.msg_shutdown(self.id)
         })
+    }
+
+    fn fd(&self) -> Result<RawFd> {
+        self.domain.lock().msg_fd(self.id)
     }
 
     fn option(&self, option: EpOption) -> Result<usize> {

@@ -1,5 +1,8 @@
 //! Connections of MSG endpoints: made, accepted and ended by the application.
 
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
+use std::sync::Arc;
+
 use ripstop_core::EventQueue;
 use ripstop_core::provider::Token;
 use ripstop_engine::id::{ConnId, EpId};
@@ -38,6 +41,37 @@ impl<T: Transport> State<T> {
         self.start_timer();
         self.try_connect(id);
         Ok(())
+    }
+
+    /// The socket of an endpoint. One that has not connected gets its socket here, at its source address.
+    pub(crate) fn msg_fd(&mut self, ep: EpId) -> Result<RawFd> {
+        let params = Arc::clone(&self.params);
+        let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
+        if !state.is_msg {
+            return Err(Errno::ENOSYS);
+        }
+        if let Some(request) = &state.msg.request {
+            return Ok(request.link.as_fd().as_raw_fd());
+        }
+        if let Some(id) = state.connection() {
+            let link = self.connection(id).and_then(|known| known.link.as_ref());
+            return link
+                .map(|link| link.as_fd().as_raw_fd())
+                .ok_or(Errno::EOPBADSTATE);
+        }
+        if state.msg.bound.is_none() {
+            let (Some(source), false) = (&state.msg.source, state.msg.ended) else {
+                return Err(refused!(
+                    T::EpCtrl,
+                    EOPBADSTATE,
+                    "an endpoint without a source address has a socket from fi_connect to the end of \
+                     the connection; ask for it then, or give src_addr in the info"
+                ));
+            };
+            state.msg.bound = Some(T::bind(&params, source)?);
+        }
+        let socket = state.msg.bound.as_ref().ok_or(Errno::EOPBADSTATE)?;
+        Ok(socket.as_fd().as_raw_fd())
     }
 
     /// Accepts the request the endpoint was opened with.

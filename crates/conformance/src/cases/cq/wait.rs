@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ripstop_types::{Errno, Progress, WaitObj};
 
+use super::super::c_edge;
 use crate::case::{Cx, Outcome, Step, Stop, cases, offered, ready, refused};
 use crate::ensure;
 use crate::pace::{bound, soon};
@@ -29,6 +30,8 @@ cases! {
         both fd_quiet: "the descriptor of an idle queue is not readable";
         both fd_send: "the descriptor wakes for transmits as well";
         both fd_signal: "a signal makes the descriptor readable";
+        both pollfd: "the descriptors of FI_WAIT_POLLFD wake for each message, many times";
+        both pollfd_counter: "those of a counter wake when it counts";
     }
 }
 
@@ -281,6 +284,75 @@ fn fd(cx: &Cx<'_>) -> Outcome {
         let send = rig.post(A, Post::send([i]))?;
         polled(&rig, B, recv)?;
         rig.done(A, send)?;
+    }
+    Ok(())
+}
+
+/// As [`polled`], of an object with `FI_WAIT_POLLFD`; `there` says whether what it waits for is there.
+fn poll_round(
+    cx: &Cx<'_>,
+    rig: &Rig<'_>,
+    fid: Fid,
+    mut there: impl FnMut() -> Step<bool>,
+) -> Outcome {
+    let edge = c_edge(cx)?;
+    let start = Instant::now();
+    while start.elapsed() < soon() {
+        match rig.s.trywait(rig.fabric, &[fid]) {
+            Ok(()) => {
+                let woken = edge.poll_fds(fid, soon());
+                let woken = offered(woken, &[Errno::ENOSYS], "FI_GETWAIT of that")?;
+                ensure!(woken, "the descriptors stayed quiet for {:?}", soon());
+            }
+            Err(e) if e.is(Errno::EAGAIN) => {}
+            Err(e) => return Err(e.into()),
+        }
+        if there()? {
+            return Ok(());
+        }
+    }
+    Err(Stop::fail("waits on the descriptors did not see it"))
+}
+
+fn pollfd(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default().wait(WaitObj::PollFd);
+    let spec = spec.progress(Progress::Manual).two_domains(true);
+    c_edge(cx)?;
+    queue(cx, WaitObj::PollFd)?;
+    let rig = Rig::open(cx, &spec)?;
+    rig.exchange(A, B, b"first")?;
+    rig.exchange(B, A, b"first")?;
+    let cq = rig.sides[B].cq;
+    for i in 0..50_u8 {
+        let recv = rig.post(B, Post::recv(8))?;
+        let send = rig.post(A, Post::send([i]))?;
+        poll_round(cx, &rig, cq, || {
+            let read = ready(rig.s.cq_read(cq, 16))?.unwrap_or_default();
+            Ok(read.iter().any(|c| c.token == Some(recv)))
+        })?;
+        rig.done(A, send)?;
+    }
+    Ok(())
+}
+
+fn pollfd_counter(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default().counters(Some(WaitObj::PollFd));
+    c_edge(cx)?;
+    let info = offer(cx, &Spec::default())?;
+    let domain = cx.s.domain(cx.s.fabric(&info)?, &info)?;
+    let counter = cx.s.cntr(domain, WaitObj::PollFd);
+    offered(counter, &[Errno::ENOSYS], "FI_WAIT_POLLFD of a counter")?;
+    let rig = Rig::open(cx, &spec.progress(Progress::Manual).two_domains(true))?;
+    let counter = rig.sides[B].rx_cntr;
+    let counter = counter.ok_or_else(|| Stop::not_offered("counters"))?;
+    rig.exchange(A, B, b"first")?;
+    for i in 0..20_u8 {
+        let before = rig.s.cntr_read(counter)?;
+        let recv = rig.post(B, Post::recv(8))?;
+        let send = rig.post(A, Post::send([i]))?;
+        poll_round(cx, &rig, counter, || Ok(rig.s.cntr_read(counter)? > before))?;
+        rig.done(A, send)?;
+        rig.done(B, recv)?;
     }
     Ok(())
 }

@@ -1,15 +1,18 @@
 //! Calls whose point is the C interface.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use ripstop_core::{Address, Info};
 use ripstop_foreign as lib;
 use ripstop_types::{AtomicKind, Errno, FiAddr, Flags, WaitObj};
 
+use rustix::event::{PollFd, PollFlags, poll};
+
 use super::foreign::{Foreign, Opens, Other, option_number, raw};
 use super::table::{Object, Queue};
 use super::{Model, refused};
-use crate::subject::{CEdge, CqAttr, EpOption, Error, Fid, Result};
+use crate::subject::{CEdge, CqAttr, EpOption, Error, Fid, Result, timespec};
 
 impl<M: Opens> Model<Foreign<M>> {
     fn raw(&self, fid: Fid) -> Result<lib::Object<M>> {
@@ -102,6 +105,20 @@ impl<M: Opens> CEdge for Model<Foreign<M>> {
         let raw = self.raw(fid)?.wait_object()?;
         let object = u32::try_from(raw).ok().and_then(WaitObj::from_raw);
         object.ok_or(refused("fi_control", Errno::EOTHER))
+    }
+
+    fn poll_fds(&self, fid: Fid, timeout: Duration) -> Result<bool> {
+        let copies = self.raw(fid)?.poll_fds()?;
+        let mut fds: Vec<_> = copies
+            .iter()
+            .map(|fd| PollFd::new(fd, PollFlags::IN))
+            .collect();
+        let ready = poll(&mut fds, timespec(timeout).as_ref());
+        Ok(ready.map_err(|e| refused("poll", Errno(e.raw_os_error())))? > 0)
+    }
+
+    fn socket(&self, ep: Fid) -> Result<OwnedFd> {
+        Ok(self.raw(ep)?.socket()?)
     }
 
     fn option_into(&self, ep: Fid, option: EpOption, len: usize) -> (Result<()>, usize) {
