@@ -20,7 +20,7 @@ pub(crate) trait Options: Body {
     fn set_option(&self, option: EpOption, value: usize) -> Result<()>;
 }
 
-/// The option of a C name; all of them are a `size_t`.
+/// The option of a C name; all of them are a `size_t`, but `FI_OPT_FIREWALL_ADDR`, which is an `int`.
 fn option(level: c_int, name: c_int) -> Result<EpOption> {
     if level != abi::FI_OPT_ENDPOINT {
         return Err(Errno::ENOPROTOOPT);
@@ -36,6 +36,7 @@ fn option(level: c_int, name: c_int) -> Result<EpOption> {
         abi::FI_OPT_INJECT_TAGGED_SIZE => EpOption::InjectTaggedSize,
         abi::FI_OPT_INJECT_RMA_SIZE => EpOption::InjectRmaSize,
         abi::FI_OPT_INJECT_ATOMIC_SIZE => EpOption::InjectAtomicSize,
+        abi::FI_OPT_FIREWALL_ADDR => EpOption::FirewallAddr,
         _ => return Err(Errno::ENOPROTOOPT),
     })
 }
@@ -50,13 +51,23 @@ impl Value<'_> {
     ///
     /// # Errors
     /// [`Errno::ETOOSMALL`] for too little room, [`Errno::EINVAL`] for null.
-    fn put(self, len: &mut usize, value: usize) -> Result<()> {
-        let room = core::mem::replace(len, size_of::<usize>());
-        if room < size_of::<usize>() {
+    fn put(self, len: &mut usize, option: EpOption, value: usize) -> Result<()> {
+        let size = match option {
+            EpOption::FirewallAddr => size_of::<c_int>(),
+            _ => size_of::<usize>(),
+        };
+        let room = core::mem::replace(len, size);
+        if room < size {
             return Err(Errno::ETOOSMALL);
         }
         if self.at.is_null() {
             return Err(missing("fi_getopt", "optval"));
+        }
+        if option == EpOption::FirewallAddr {
+            let value = c_int::from(value != 0);
+            // SAFETY: not null, and `optlen`, of which `from_c` was told, has room for an `int`.
+            unsafe { self.at.cast::<c_int>().write_unaligned(value) };
+            return Ok(());
         }
         // SAFETY: not null, and `optlen`, of which `from_c` was told, has room for a `size_t`.
         unsafe { self.at.cast::<usize>().write_unaligned(value) };
@@ -94,7 +105,7 @@ trampolines! { [B: Options]
         let get = || {
             let option = option(level, name)?;
             let len = len.ok_or_else(|| missing("fi_getopt", "optlen"))?;
-            value.put(len, this.option(option)?)
+            value.put(len, option, this.option(option)?)
         };
         code(get())
     }
@@ -104,6 +115,10 @@ trampolines! { [B: Options]
         this: This<B, abi::fid>, level: c_int, name: c_int, value: Given(value, len),
     ) -> c_int {
         let option = option(level, name);
-        code(option.and_then(|option| this.set_option(option, value.get()?)))
+        code(option.and_then(|option| match option {
+            // It tells what the environment says.
+            EpOption::FirewallAddr => Err(Errno::ENOPROTOOPT),
+            option => this.set_option(option, value.get()?),
+        }))
     }
 }

@@ -8,7 +8,7 @@
 
 mod c;
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::fs;
 use std::process::Command;
@@ -160,6 +160,40 @@ fn a_removed_peer_loses_its_connection_where_asked() {
     if is_program(test, ("FI_AV_REMOVE_CLEANUP", "1")) {
         assert_eq!(lost_with_the_peer(), 1);
     }
+}
+
+/// A process behind a firewall connects to its peers, and they do not connect to it.
+#[test]
+fn nobody_connects_to_a_process_behind_a_firewall() {
+    let test = "nobody_connects_to_a_process_behind_a_firewall";
+    if !is_program(test, ("FI_TCP_FIREWALL_ADDR", "1")) {
+        return;
+    }
+    let (near, far) = (Side::open(), Side::open());
+    let (mut said, mut len): (c_int, usize) = (-1, size_of::<c_int>());
+    let (at, level) = ((&raw mut said).cast::<c_void>(), FI_OPT_ENDPOINT);
+    let near_fid = near.ep.cast::<fid>();
+    let getopt = unsafe { (*(*near.ep).ops).getopt.unwrap() };
+    let code = unsafe { getopt(near_fid, level, FI_OPT_FIREWALL_ADDR, at, &mut len) };
+    assert_eq!((code, said, len), (0, 1, size_of::<c_int>()));
+    let to_near = insert(far.av, &near.name());
+    let to_far = insert(near.av, &far.name());
+    near.exchange(&far, to_far);
+    far.exchange(&near, to_near);
+    drop(near);
+    let text = b"anybody there";
+    until("word that nobody can connect", || {
+        let (at, ep) = (text.as_ptr().cast::<c_void>(), far.ep);
+        let code = op!(ep, tagged.inject(at, text.len(), to_near, 1));
+        // What was posted before the end was noticed may end in an error.
+        let mut entry = fi_cq_entry::default();
+        let read = op!(far.cq, ops.read(ptr::from_mut(&mut entry).cast(), 1));
+        if read == -FI_EAVAIL as isize {
+            let mut error = fi_cq_err_entry::default();
+            assert_eq!(op!(far.cq, ops.readerr(&mut error, 0)), 1);
+        }
+        (code == -FI_EFIREWALLADDR as isize).then_some(())
+    });
 }
 
 const LONG: usize = 100_000;

@@ -345,6 +345,16 @@ pub trait AddressVector: 'static {
         Err(Errno::ENOSYS)
     }
 
+    /// Says of a peer that it is behind a firewall (`FI_FIREWALL_ADDR` of an insertion): what is sent to
+    /// it while there is no connection that it made fails with [`Errno::EFIREWALLADDR`]. Nothing, where
+    /// the provider has no network between peers.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for an address it does not hold.
+    fn set_firewalled(&self, _addr: FiAddr) -> Result<()> {
+        Ok(())
+    }
+
     /// Inserts many IP addresses under one lock; `each` gets the outcome of each.
     fn insert_ip(
         &self,

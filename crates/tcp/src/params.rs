@@ -33,7 +33,7 @@ pub(crate) const KEEPALIVE: Keepalive = Keepalive {
 pub(crate) const SILENCE: Duration = Duration::from_secs(9);
 
 /// What C's tcp reads and this provider has no use for.
-const UNUSED: [Unused; 8] = [
+const UNUSED: [Unused; 7] = [
     unused(
         "prov_name",
         ParamType::String,
@@ -69,11 +69,6 @@ const UNUSED: [Unused; 8] = [
         ParamType::Bool,
         "sockets are used by system calls, as with C's default",
     ),
-    unused(
-        "firewall_addr",
-        ParamType::Bool,
-        "peers are connected to from both sides",
-    ),
 ];
 
 const fn unused(name: &'static str, kind: ParamType, why: &'static str) -> Unused {
@@ -86,6 +81,8 @@ pub struct Params {
     pub(crate) iface: Option<String>,
     ports: Option<PortRange>,
     pub(crate) nodelay: bool,
+    /// Peers cannot connect to this process.
+    pub(crate) firewall_addr: bool,
     shared: Tunables,
 }
 
@@ -114,6 +111,13 @@ impl Params {
                 "nodelay",
                 true,
                 "send small segments at once, TCP_NODELAY (default: true)",
+            ),
+            firewall_addr: p.declare(
+                prov,
+                "firewall_addr",
+                false,
+                "this process is behind a firewall: reliable datagram endpoints tell peers not to \
+                 connect to them, but to wait until they connect (default: false)",
             ),
         }
     }

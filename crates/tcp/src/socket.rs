@@ -29,12 +29,17 @@ impl AsFd for TcpSocket {
 
 impl Transport for Tcp {
     const NAME: &'static str = NAME;
+    const KNOWS_FIREWALLS: bool = true;
     type Params = Params;
     type Addr = SocketAddr;
     type Link = TcpSocket;
     type Listener = TcpSocket;
     type System = Os;
     type Readiness = EpollOnly;
+
+    fn is_firewalled(params: &Params) -> bool {
+        params.firewall_addr
+    }
 
     fn default_source(params: &Params) -> SocketAddr {
         let all = params.addresses().unwrap_or_default();

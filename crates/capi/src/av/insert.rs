@@ -102,6 +102,8 @@ pub(super) struct Insertion<'a> {
     good: c_int,
     /// The results begin as ids that the program gives the peers.
     named: bool,
+    /// With `FI_FIREWALL_ADDR`: the peers that were inserted.
+    firewalled: Option<Vec<FiAddr>>,
     report: Option<Arc<EventQueue>>,
 }
 
@@ -120,9 +122,10 @@ impl<'a> Insertion<'a> {
         context: Context,
         report: Option<Arc<EventQueue>>,
     ) -> Result<Self> {
-        if flags & !(abi::FI_MORE | abi::FI_SYNC_ERR | abi::FI_AV_USER_ID) != 0 {
-            let why = "flags other than FI_MORE, FI_SYNC_ERR and FI_AV_USER_ID are unknown; leave \
-                       them out";
+        let known = abi::FI_MORE | abi::FI_SYNC_ERR | abi::FI_AV_USER_ID | abi::FI_FIREWALL_ADDR;
+        if flags & !known != 0 {
+            let why = "flags other than FI_MORE, FI_SYNC_ERR, FI_AV_USER_ID and FI_FIREWALL_ADDR are \
+                       unknown; leave them out";
             return Err(errno::refused("fi_av_insert", why, Errno::EBADFLAGS));
         }
         let context = context.as_ptr();
@@ -152,6 +155,7 @@ impl<'a> Insertion<'a> {
             seen: 0,
             good: 0,
             named,
+            firewalled: (flags & abi::FI_FIREWALL_ADDR != 0).then(Vec::new),
             report,
         })
     }
@@ -189,7 +193,12 @@ impl<'a> Insertion<'a> {
             unsafe { self.sync_err.wrapping_add(index).write(error) };
         }
         match outcome {
-            Ok(_) => self.good = self.good.wrapping_add(1),
+            Ok(peer) => {
+                self.good = self.good.wrapping_add(1);
+                if let Some(firewalled) = &mut self.firewalled {
+                    firewalled.push(peer);
+                }
+            }
             Err(error) => self.failed(index, error),
         }
     }
@@ -204,6 +213,11 @@ impl<'a> Insertion<'a> {
                 ..EventError::new(self.av, error)
             });
         }
+    }
+
+    /// The peers that were inserted as ones behind a firewall.
+    pub(super) fn firewalled(&self) -> &[FiAddr] {
+        self.firewalled.as_deref().unwrap_or_default()
     }
 
     /// Ends the insertion: what the call returns.

@@ -184,6 +184,9 @@ fn insertion<'a, D: Domain>(
         };
         let mut insertion = Insertion::new(this.token(), count, into, flags, context, report)?;
         put(&mut insertion)?;
+        for peer in insertion.firewalled() {
+            this.av.set_firewalled(*peer)?;
+        }
         insertion.finish()
     };
     let done = run();

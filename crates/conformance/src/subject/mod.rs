@@ -138,6 +138,8 @@ pub enum EpOption {
     MaxAtomicSize,
     /// `FI_OPT_INJECT_ATOMIC_SIZE`.
     InjectAtomicSize,
+    /// `FI_OPT_FIREWALL_ADDR`.
+    FirewallAddr,
     /// A number that no release knows.
     Unknown,
 }
@@ -383,6 +385,8 @@ pub trait CEdge {
     fn poll_fds(&self, fid: Fid, timeout: Duration) -> Result<bool>;
     /// A copy of the socket of an endpoint (`FI_GET_FD`).
     fn socket(&self, ep: Fid) -> Result<OwnedFd>;
+    /// `fi_av_insert` of one address with flags.
+    fn insert_flagged(&self, av: Fid, addr: &Address, flags: Flags) -> Result<FiAddr>;
     /// The answer, and the length the library says the option needs.
     fn option_into(&self, ep: Fid, option: EpOption, len: usize) -> (Result<()>, usize);
     fn set_option_bytes(&self, ep: Fid, option: EpOption, bytes: &[u8]) -> Result<()>;

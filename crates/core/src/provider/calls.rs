@@ -98,4 +98,6 @@ pub enum EpOption {
     InjectRmaSize,
     /// Largest injected atomic, bytes.
     InjectAtomicSize,
+    /// Whether peers cannot connect to this process, 1 or 0. It cannot be set.
+    FirewallAddr,
 }

@@ -316,6 +316,7 @@ pub(crate) const fn number(option: EpOption) -> i32 {
         EpOption::InjectTaggedSize => ripstop_abi::FI_OPT_INJECT_TAGGED_SIZE,
         EpOption::InjectRmaSize => ripstop_abi::FI_OPT_INJECT_RMA_SIZE,
         EpOption::InjectAtomicSize => ripstop_abi::FI_OPT_INJECT_ATOMIC_SIZE,
+        EpOption::FirewallAddr => ripstop_abi::FI_OPT_FIREWALL_ADDR,
     }
 }
 

@@ -157,6 +157,7 @@ impl<T: Transport, K: Mode> Drop for Av<T, K> {
     fn drop(&mut self) {
         let mut state = self.domain.lock();
         state.avs.remove(self.id);
+        state.firewalled.retain(|(av, _)| *av != self.id);
         if let Some(ids) = self.ids() {
             state.engine.close_ids(ids);
         }
@@ -189,6 +190,17 @@ impl<T: Transport, K: Mode> AddressVector for Av<T, K> {
             return Err(Errno::EINVAL);
         }
         self.set_id(&mut state, addr, id)
+    }
+
+    fn set_firewalled(&self, addr: FiAddr) -> Result<()> {
+        let mut state = self.domain.lock();
+        if Self::table(&mut state, self.id)?.lookup(addr).is_none() {
+            return Err(Errno::EINVAL);
+        }
+        if T::KNOWS_FIREWALLS {
+            state.firewalled.insert((self.id, addr));
+        }
+        Ok(())
     }
 
     fn insert_ip(

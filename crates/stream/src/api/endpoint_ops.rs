@@ -298,6 +298,9 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
                 Ok(*state.min_multi_recv(srx)? as usize)
             }
             EpOption::CmDataSize if ep.is_msg => Ok(MAX_HELLO),
+            EpOption::FirewallAddr if T::KNOWS_FIREWALLS && !ep.is_msg => {
+                Ok(usize::from(T::is_firewalled(&state.params)))
+            }
             option => Ok(*ep.limit(option).ok_or(Errno::ENOPROTOOPT)?),
         }
     }

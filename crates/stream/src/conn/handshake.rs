@@ -8,7 +8,7 @@ use ripstop_engine::stream::cm::CmReader;
 use ripstop_os::Interest;
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::{Extensions, Kind};
-use ripstop_wire::xnet::rdm::Greeting;
+use ripstop_wire::xnet::rdm::{FIREWALL_ADDR, Greeting};
 
 use crate::conn::rdm::advice;
 use crate::state::accepting::{read_message, terms, write_message};
@@ -88,7 +88,12 @@ impl<T: Transport> State<T> {
         let Some(rdm) = &state.rdm else {
             return Ok(std::mem::take(&mut state.msg.hello));
         };
-        let greeting = Greeting::request(0, 0, T::pid(&self.params)).with_context(rdm.context);
+        let features = match T::is_firewalled(&self.params) {
+            true => FIREWALL_ADDR,
+            false => 0,
+        };
+        let greeting = Greeting::request(features, 0, T::pid(&self.params));
+        let greeting = greeting.with_context(rdm.context);
         T::request_data(&mut self.readiness, link, &rdm.addr, greeting)
     }
 

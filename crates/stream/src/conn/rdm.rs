@@ -8,6 +8,7 @@ use ripstop_engine::stream::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::{Extensions, Kind};
+use ripstop_wire::xnet::rdm::FIREWALL_ADDR;
 
 use crate::addr::{Addr as _, Peers as _};
 use crate::conn::accept::reject;
@@ -55,6 +56,14 @@ impl<T: Transport> State<T> {
                 let rdm = self.ep(ep).and_then(|ep| ep.rdm.as_mut());
                 match rdm.and_then(|rdm| rdm.unreached.remove(&peer)) {
                     Some(error) if silent => return Err(error),
+                    _ if self.is_firewalled(av, named.addr) => {
+                        log_warn_sparse!(
+                            T::EpCtrl,
+                            "{peer}: it is behind a firewall and not connected; let it send \
+                             something first"
+                        );
+                        return Err(Errno::EFIREWALLADDR);
+                    }
                     _ => self.connect_rdm(ep, peer, named)?,
                 }
             }
@@ -63,6 +72,10 @@ impl<T: Transport> State<T> {
             self.set_route(ep, named.addr, id);
         }
         Ok(id)
+    }
+
+    fn is_firewalled(&self, av: Option<AvId>, peer: FiAddr) -> bool {
+        !self.firewalled.is_empty() && av.is_some_and(|av| self.firewalled.contains(&(av, peer)))
     }
 
     /// Notes which connection serves a fabric address.
@@ -253,8 +266,13 @@ impl<T: Transport> State<T> {
             return self.drop_connection(id, Errno::ECONNABORTED);
         }
         self.go_up(id);
+        let firewalled = T::KNOWS_FIREWALLS && greeting.features & FIREWALL_ADDR != 0;
+        if let (true, Some(av), true) = (firewalled, av, from_peer.addr.is_specified()) {
+            self.firewalled.insert((av, from_peer.addr));
+        }
         if let Some(connection) = self.connection(id) {
             connection.peer_pid = Some(greeting.pid);
+            connection.firewalled = firewalled;
             if decision == Decision::Loopback {
                 connection.role = Role::Loopback;
             }
@@ -325,6 +343,13 @@ impl<T: Transport> State<T> {
             }
             for (id, context) in self.connections_with(ep, peer) {
                 self.engine.set_source(id, addr);
+                if self
+                    .connections
+                    .get(id)
+                    .is_some_and(|known| known.firewalled)
+                {
+                    self.firewalled.insert((av, addr));
+                }
                 if context == 0 {
                     self.set_route(ep, addr, id);
                 }
@@ -346,6 +371,7 @@ impl<T: Transport> State<T> {
 
     /// A peer lost its place in an address vector.
     pub(crate) fn unname_peer(&mut self, av: AvId, peer: &T::Addr, addr: FiAddr, cleanup: bool) {
+        self.firewalled.remove(&(av, addr));
         for ep in self.eps.ids() {
             let Some(state) = self.ep(ep) else { continue };
             if state.rdm.as_ref().is_none_or(|rdm| rdm.av != Some(av)) {

@@ -55,6 +55,8 @@ pub(crate) struct Connection<T: Transport> {
     pub(crate) context: u8,
     /// The process at the other end, once it has said so.
     pub(crate) peer_pid: Option<u32>,
+    /// The peer has said that nobody can connect to it.
+    pub(crate) firewalled: bool,
     pub(crate) tx_buffer: TxBuffer,
     /// Bytes read that the engine could not take yet.
     pub(crate) leftover: Vec<u8>,
@@ -110,6 +112,7 @@ impl<T: Transport> Connection<T> {
             peer,
             context,
             peer_pid: None,
+            firewalled: false,
             tx_buffer: TxBuffer::default(),
             leftover: Vec::new(),
             last_burst: 0,

@@ -118,7 +118,7 @@ impl<T: Transport> EpState<T> {
             }
             EpOption::MaxAtomicSize => &mut self.max_atomic,
             EpOption::InjectAtomicSize => &mut self.inject_atomic,
-            EpOption::MinMultiRecv | EpOption::CmDataSize => return None,
+            EpOption::MinMultiRecv | EpOption::CmDataSize | EpOption::FirewallAddr => return None,
         })
     }
 

@@ -16,6 +16,7 @@ pub(crate) mod tx_buffer;
 pub(crate) mod waiters;
 pub(crate) mod yield_policy;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +88,9 @@ pub(crate) struct State<T: Transport> {
     pub(crate) connections: ById<ConnId, Connection<T>>,
     pub(crate) eps: ById<EpId, EpState<T>>,
     pub(crate) avs: ById<AvId, Table<T>>,
+    /// Peers that cannot be connected to, by their address vector: they connect to this process
+    /// (`FI_FIREWALL_ADDR`).
+    pub(crate) firewalled: HashSet<(AvId, FiAddr)>,
     pub(crate) accepting: AcceptQueue<T>,
     pub(crate) slots: Slots,
     pub(crate) epoll: Arc<PollerOf<T>>,
@@ -183,6 +187,7 @@ impl<T: Transport> State<T> {
             connections: ById::new(),
             eps: ById::new(),
             avs: ById::new(),
+            firewalled: HashSet::new(),
             accepting: AcceptQueue::new(spare),
             slots: Slots::default(),
             epoll,

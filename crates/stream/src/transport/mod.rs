@@ -35,6 +35,9 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// (`FI_ORDER_WAR`, `FI_ORDER_RMA_WAR`, `FI_ORDER_SAR`).
     const AFTER_READS: bool = false;
 
+    /// Whether there may be firewalls between peers (`FI_FIREWALL_ADDR`).
+    const KNOWS_FIREWALLS: bool = false;
+
     /// The provider's parameters.
     type Params: AsRef<Tunables> + Debug + Send + Sync + 'static;
 
@@ -61,6 +64,12 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
 
     /// The address of an endpoint or listener whose `fi_info` names none.
     fn default_source(params: &Self::Params) -> Self::Addr;
+
+    /// Whether this process is behind a firewall, so that it connects to its peers and they do not
+    /// connect to it. They are told so.
+    fn is_firewalled(_: &Self::Params) -> bool {
+        false
+    }
 
     /// Whether regions that are registered with [`Sharing::IfSealed`] are checked, where links
     /// have [direct access](Link::Direct).

@@ -157,7 +157,7 @@ kinds! {
     Form: Form::Reg, Form::Regv, Form::Regattr;
     EpOption: EpOption::MinMultiRecv, EpOption::CmDataSize, EpOption::MaxMsgSize,
         EpOption::InjectMsgSize, EpOption::MaxAtomicSize, EpOption::InjectAtomicSize,
-        EpOption::Unknown;
+        EpOption::FirewallAddr, EpOption::Unknown;
     Kind: Kind::Send, Kind::Recv, Kind::Tsend, Kind::Trecv, Kind::Read, Kind::Write,
         Kind::Atomic(AtomicKind::Plain), Kind::Atomic(AtomicKind::Fetch),
         Kind::Atomic(AtomicKind::Compare);

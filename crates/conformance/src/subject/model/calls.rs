@@ -35,6 +35,7 @@ fn core_option(option: EpOption) -> Option<provider::EpOption> {
         EpOption::InjectMsgSize => provider::EpOption::InjectMsgSize,
         EpOption::MaxAtomicSize => provider::EpOption::MaxAtomicSize,
         EpOption::InjectAtomicSize => provider::EpOption::InjectAtomicSize,
+        EpOption::FirewallAddr => provider::EpOption::FirewallAddr,
         EpOption::Unknown => return None,
     })
 }

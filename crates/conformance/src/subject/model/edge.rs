@@ -121,6 +121,15 @@ impl<M: Opens> CEdge for Model<Foreign<M>> {
         Ok(self.raw(ep)?.socket()?)
     }
 
+    fn insert_flagged(&self, av: Fid, addr: &Address, flags: Flags) -> Result<FiAddr> {
+        let (_, found) = self
+            .table
+            .av(av)?
+            .insert_bytes(&addr.to_bytes(), 1, flags)?;
+        let found = found.first().copied().filter(|found| found.is_specified());
+        found.ok_or(refused("fi_av_insert", Errno::EINVAL))
+    }
+
     fn option_into(&self, ep: Fid, option: EpOption, len: usize) -> (Result<()>, usize) {
         match self.raw(ep) {
             Ok(ep) => {

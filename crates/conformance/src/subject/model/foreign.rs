@@ -121,6 +121,7 @@ pub(super) fn option_number(option: EpOption) -> i32 {
         EpOption::MaxAtomicSize => 15,
         EpOption::InjectMsgSize => 16,
         EpOption::InjectAtomicSize => 19,
+        EpOption::FirewallAddr => 20,
         EpOption::Unknown => 12_345,
     }
 }
