@@ -8,7 +8,7 @@ use ripstop_engine::stream::{ConnConfig, PEER_NAME};
 use ripstop_os::{Connect, Interest};
 use ripstop_types::{Errno, FiAddr, Result};
 use ripstop_wire::xnet::cm::{Extensions, Kind};
-use ripstop_wire::xnet::rdm::FIREWALL_ADDR;
+use ripstop_wire::xnet::rdm::{FIREWALL_ADDR, Greeting};
 
 use crate::addr::{Addr as _, Peers as _};
 use crate::conn::accept::reject;
@@ -266,13 +266,9 @@ impl<T: Transport> State<T> {
             return self.drop_connection(id, Errno::ECONNABORTED);
         }
         self.go_up(id);
-        let firewalled = T::KNOWS_FIREWALLS && greeting.features & FIREWALL_ADDR != 0;
-        if let (true, Some(av), true) = (firewalled, av, from_peer.addr.is_specified()) {
-            self.firewalled.insert((av, from_peer.addr));
-        }
+        self.note_firewall(id, av, from_peer.addr, greeting);
         if let Some(connection) = self.connection(id) {
             connection.peer_pid = Some(greeting.pid);
-            connection.firewalled = firewalled;
             if decision == Decision::Loopback {
                 connection.role = Role::Loopback;
             }
@@ -293,6 +289,19 @@ impl<T: Transport> State<T> {
             self.set_route(ep, from_peer.addr, id);
         }
         self.flush(id);
+    }
+
+    /// Remembers that the peer of a new connection says that nobody can connect to it.
+    fn note_firewall(&mut self, id: ConnId, av: Option<AvId>, peer: FiAddr, greeting: Greeting) {
+        if !T::KNOWS_FIREWALLS || greeting.features & FIREWALL_ADDR == 0 {
+            return;
+        }
+        if let (Some(av), true) = (av, peer.is_specified()) {
+            self.firewalled.insert((av, peer));
+        }
+        if let Some(connection) = self.connection(id) {
+            connection.firewalled = true;
+        }
     }
 
     /// What to do with a request of a process: `old` is the connection with its endpoint, if any.
