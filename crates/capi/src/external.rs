@@ -124,6 +124,7 @@ fn answer(
         service,
         flags: Flags::from_bits_retain(flags) & FLAGS,
         hints: hints.as_ref(),
+        ..Request::default()
     };
     request.validate()?;
     let provider = registry().provider(OFFERED).ok_or(Errno::ENODATA)?;

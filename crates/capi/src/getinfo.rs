@@ -7,7 +7,7 @@ use core::ptr;
 
 use ripstop_abi as abi;
 use ripstop_core::Info;
-use ripstop_core::hints::Request;
+use ripstop_core::hints::{Original, Request};
 use ripstop_core::log::Subsys;
 use ripstop_core::registry::registry;
 use ripstop_types::{Errno, Flags, Result, Version};
@@ -17,7 +17,7 @@ use crate::errno::{self, fail};
 use crate::info::layout::{InfoIn, Layout, Widened};
 use crate::info::read::{self, string};
 use crate::info::write;
-use crate::{opened, providers};
+use crate::{loaded, opened, providers};
 
 /// Answers a call.
 ///
@@ -32,21 +32,32 @@ fn answer(
     hints: Option<&Widened>,
 ) -> Result<*mut abi::fi_info> {
     providers::load();
+    loaded::load();
     let (node, service) = (node.map(string), service.map(string));
-    let hints = hints.map(|wide| read::hints(wide.whole())).transpose()?;
+    let read = hints.map(|wide| read::hints(wide.whole())).transpose();
+    let unread = read.as_ref().err().copied();
+    let original = hints.map(|wide| Original {
+        hints: wide,
+        is_read: unread.is_none(),
+    });
+    let hints = match (read, hints) {
+        (Err(_), Some(wide)) if loaded::is_any() => Some(read::names(wide.whole())),
+        (read, _) => read?,
+    };
     let request = Request {
         version: Version(version),
         node: node.as_deref(),
         service: service.as_deref(),
         flags: Flags::from_bits_retain(flags),
         hints: hints.as_ref(),
+        original,
     };
     let found = registry().getinfo(&request).map_err(|none| {
         // The registry has told why each provider refuses.
         if none.errno != Errno::ENODATA {
             ripstop_core::fi_warn!("core", Subsys::Core, "fi_getinfo: {none}");
         }
-        none.errno
+        unread.unwrap_or(none.errno)
     });
     let mut infos = found?;
     if !request.lists_providers() {

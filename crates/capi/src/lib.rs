@@ -33,6 +33,7 @@ mod getinfo;
 mod handles;
 mod info;
 mod inherited;
+mod loaded;
 mod log;
 mod mr;
 mod object;

@@ -194,7 +194,7 @@ fn c_string(text: String) -> CString {
 
 /// A C provider for a name, as loggers are told who logs. It lasts for ever; there are as many
 /// as there are names of providers.
-fn c_provider(name: &str) -> *const abi::fi_provider {
+pub(crate) fn c_provider(name: &str) -> *const abi::fi_provider {
     struct Known(&'static abi::fi_provider);
     // SAFETY: never written after it was made, and its pointers are to static memory.
     unsafe impl Send for Known {}

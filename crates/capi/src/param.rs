@@ -18,7 +18,7 @@ use crate::errno::{code, fail};
 use crate::format::Format;
 use crate::info::read::string;
 use crate::log::{Provider, provider_name};
-use crate::{cmem, providers};
+use crate::{cmem, loaded, providers};
 
 trampolines! { []
     /// Exported as `fi_getparams@@FABRIC_1.0`: lists all parameters. The array ends with an entry
@@ -36,6 +36,7 @@ trampolines! { []
             return fail(Errno::EINVAL);
         }
         providers::load();
+        loaded::load();
         let found = params().list();
         let made = listed(&found);
         if made.is_null() {

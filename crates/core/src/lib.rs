@@ -20,6 +20,7 @@ mod filter;
 pub mod hints;
 mod info;
 pub mod ip;
+mod layers;
 pub mod lock;
 pub mod log;
 pub mod names;

@@ -66,6 +66,23 @@ pub fn init() {
         );
         params.define(
             None,
+            "provider_path",
+            ParamType::String,
+            "Search for providers in shared objects in these folders, dir1:dir2:dir3, instead of the \
+             folder libfabric beside libfabric.so.1: files whose names end with -fi.so. With @ in front, \
+             what is found first counts of two providers with one name, and not the one with the higher \
+             version. In place of a folder, + and the full path of a file names a provider that counts \
+             before all others of its name (default: none)",
+        );
+        params.define(
+            None,
+            "hook",
+            ParamType::String,
+            "Providers that intercept calls on the objects of others, name1;name2, from shared objects \
+             that are found as others are; debug stands for ofi_hook_debug (default: none)",
+        );
+        params.define(
+            None,
             "av_remove_cleanup",
             ParamType::Bool,
             "Close the connections of a peer when it is removed from the address vector, even if \

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use ripstop_abi as abi;
 use ripstop_abi::history;
+use ripstop_types::Version;
 
 use crate::edge::{Arg, Pointer, Whole};
 
@@ -61,6 +62,25 @@ impl Layout {
         domain: offset_of!(history::fi_domain_attr_1_8, max_group_id) + size_of::<u32>(),
         ..Self::V1_7
     };
+    /// That of a provider which was built for this version of the interface. Each release has the node
+    /// that `fabric(7)` names for it.
+    pub(crate) const fn of_release(version: Version) -> &'static Self {
+        match (version.major(), version.minor()) {
+            (0, _) | (1, ..=4) => &Self::V1_0,
+            (1, 5 | 6) => &Self::V1_1,
+            (1, 7 | 8) => &Self::V1_2,
+            (1, 9..=19) => &Self::V1_3,
+            (1, _) => &Self::V1_7,
+            (2, ..=4) => &Self::V1_8,
+            _ => &Self::V1_9,
+        }
+    }
+
+    /// Whether it is as long as today's.
+    pub(crate) const fn is_todays(&self) -> bool {
+        self.domain == size_of::<abi::fi_domain_attr>()
+    }
+
     /// Node `FABRIC_1.9`, today's.
     pub(crate) const V1_9: Self = Self {
         domain: size_of::<abi::fi_domain_attr>(),
@@ -213,6 +233,17 @@ mod tests {
         // SAFETY: a whole structure.
         let old = unsafe { widen(&raw const attr, FABRIC_1_0) };
         assert_eq!((old.prov_version, old.api_version), (1, 0));
+    }
+
+    #[test]
+    fn each_release_has_its_node() {
+        let of = |major, minor| Layout::of_release(Version::new(major, minor));
+        let same =
+            |a: &Layout, b: &Layout| (a.tx, a.domain) == (b.tx, b.domain) && a.info == b.info;
+        assert!(same(of(1, 3), &Layout::V1_0) && same(of(1, 6), &Layout::V1_1));
+        assert!(same(of(1, 8), &Layout::V1_2) && same(of(1, 17), &Layout::V1_3));
+        assert!(same(of(1, 20), &Layout::V1_7) && same(of(2, 4), &Layout::V1_8));
+        assert!(of(2, 5).is_todays() && of(2, 6).is_todays() && !of(2, 4).is_todays());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use ripstop_abi as abi;
 mod attr;
 mod copy;
 mod free;
+mod given;
 pub(crate) mod layout;
 mod nic;
 pub(crate) mod print;
@@ -19,6 +20,7 @@ mod tests;
 
 pub(crate) use attr::Attributes;
 pub(crate) use free::list as free_list;
+pub(crate) use given::Given;
 
 use crate::cmem;
 use crate::edge::Arg;

@@ -45,6 +45,24 @@ pub(crate) fn hints(info: Whole<'_, abi::fi_info>) -> Result<Hints> {
     })
 }
 
+/// The names in hints, of which [`hints`] cannot read all.
+pub(crate) fn names(info: Whole<'_, abi::fi_info>) -> Hints {
+    let fabric = info.fabric_attr();
+    let domain = info.domain_attr();
+    Hints {
+        domain: domain.map(|attr| DomainAttr {
+            name: attr.name().map(string),
+            ..DomainAttr::default()
+        }),
+        fabric: fabric.map(|attr| FabricAttr {
+            name: attr.name().map(string),
+            prov_name: attr.prov_name().map(string),
+            ..FabricAttr::default()
+        }),
+        ..Hints::default()
+    }
+}
+
 /// What a caller opens a domain or a passive endpoint with by `call`, neither of which has contexts: their attributes may
 /// be missing.
 ///

@@ -5,9 +5,9 @@ use core::ffi::{c_char, c_void};
 use core::ptr;
 
 use ripstop_abi as abi;
-use ripstop_core::{Address, BusAttr, Info, Nic};
+use ripstop_core::{Address, BusAttr, Handle, Info, Nic};
 
-use super::{Attributes, free, made, nic, part};
+use super::{Attributes, Given, free, made, nic, part};
 use crate::{cmem, handles};
 
 /// A list for `fi_getinfo`, or null when there is no memory for all of it.
@@ -32,7 +32,11 @@ pub(crate) fn info(info: &Info) -> *mut abi::fi_info {
 
 /// The same, in front of a list.
 fn info_before(info: &Info, next: *mut abi::fi_info) -> *mut abi::fi_info {
-    let made = made(abi::fi_info::default(), |out| fill(out, info));
+    let given = info.handle.as_ref().and_then(Handle::downcast::<Given>);
+    let made = match given {
+        Some(given) => given.copy(),
+        None => made(abi::fi_info::default(), |out| fill(out, info)),
+    };
     // SAFETY: null or made just now.
     if let Some(made) = unsafe { made.as_mut() } {
         made.next = next;

@@ -10,7 +10,7 @@ use crate::edge::{In, Out, Whole, arguments, trampolines};
 use crate::errno::{fail, missing};
 use crate::info::layout::{FABRIC_1_0, widen};
 use crate::info::read;
-use crate::providers;
+use crate::{loaded, providers};
 
 /// Opens the fabric that attributes name.
 fn open(
@@ -24,7 +24,17 @@ fn open(
     if attr.name.is_null() || attr.prov_name.is_null() {
         return fail(missing("fi_fabric", "attr->name or attr->prov_name"));
     }
-    fabric.open(|| providers::open_fabric(&read::fabric_attr(attr)?, context))
+    fabric.open(|| {
+        let read = read::fabric_attr(attr)?;
+        loaded::load();
+        let name = read.prov_name.as_deref().unwrap_or_default();
+        let opened = match loaded::find(name) {
+            Some(hook) if hook.is_hook() => Err(Errno::ENODEV),
+            Some(provider) => provider.open_fabric(attr, context),
+            None => providers::open_fabric(&read, context),
+        };
+        opened.map(|fabric| loaded::install(fabric, name))
+    })
 }
 
 trampolines! { []

@@ -54,6 +54,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         service: args.port.as_deref(),
         flags: args.flags(),
         hints: hints.as_ref(),
+        ..Request::default()
     };
     let found = registry.getinfo(&request);
     if args.why && !args.json {

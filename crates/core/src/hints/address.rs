@@ -1,5 +1,7 @@
 //! The request as a whole: hints, node, service and flags of `fi_getinfo(3)`.
 
+use core::any::Any;
+
 use ripstop_types::{AddrFormat, Errno, Flags, Version};
 
 use super::mismatch::{Group, Mismatch};
@@ -22,6 +24,18 @@ pub struct Request<'a> {
     pub flags: Flags,
     /// What the caller needs.
     pub hints: Option<&'a Hints>,
+    /// The hints as a C program gave them, for providers that are asked in C.
+    pub original: Option<Original<'a>>,
+}
+
+/// Hints in C.
+#[derive(Clone, Copy, Debug)]
+pub struct Original<'a> {
+    /// Of a type that only the C edge knows.
+    pub hints: &'a dyn Any,
+    /// Whether [`Request::hints`] says as much. Else it has names only, and there is a value that only
+    /// a provider that is asked in C can know.
+    pub is_read: bool,
 }
 
 impl Request<'_> {

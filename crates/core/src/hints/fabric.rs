@@ -4,6 +4,7 @@ use ripstop_types::Version;
 
 use super::mismatch::{Checks, Group, Mismatch};
 use crate::attr::FabricAttr;
+use crate::layers;
 
 /// A provider name as callers write it in hints: names of layers separated by `;`, and at
 /// its end names to leave out, each after a `^`. Case does not matter.
@@ -25,16 +26,31 @@ impl<'a> ProviderName<'a> {
         self.0.split(';').filter_map(|name| name.strip_prefix('^'))
     }
 
-    /// Whether a provider of this name could be meant, alone or with layers upon it: worth
-    /// asking what it offers.
+    /// Whether a provider of this name is to be asked what it offers. Of layers that are named, the
+    /// topmost one is asked, which asks those below itself; a name alone also concerns what may be
+    /// layered upon that provider.
     #[must_use]
     pub fn concerns(self, provider: &str) -> bool {
-        let is_layer = |name: &str| {
+        let has = |name: &str| {
             let mut layers = provider.split(';');
             layers.any(|layer| layer.eq_ignore_ascii_case(name))
         };
-        let mut wanted = self.wanted();
-        !self.excluded().any(is_layer) && (self.wanted().next().is_none() || wanted.any(is_layer))
+        if self.excluded().any(has) {
+            return false;
+        }
+        match (self.wanted().next(), self.wanted().last()) {
+            (Some(first), Some(last)) => match self.wanted().count() {
+                1 => has(first) || layers::may_be_above(provider, first),
+                2 if layers::is_layer(first) && !layers::is_layer(last) => is_top(provider, first),
+                _ => is_top(provider, last),
+            },
+            _ => true,
+        }
+    }
+
+    /// Whether no provider is named that is to be used.
+    pub(crate) fn names_none(self) -> bool {
+        self.wanted().next().is_none()
     }
 
     /// Whether a provider of this (possibly layered) name is meant.
@@ -55,6 +71,12 @@ impl<'a> ProviderName<'a> {
             }
         }
     }
+}
+
+/// Whether the topmost layer of a provider's name is this one.
+fn is_top(provider: &str, layer: &str) -> bool {
+    let top = provider.rsplit(';').next();
+    top.is_some_and(|top| top.eq_ignore_ascii_case(layer))
 }
 
 /// Checks the fabric group.
@@ -109,7 +131,11 @@ mod tests {
             ("a;b;c", "a;b;c", true),
             ("a;b;c", "c;b;a", false),
         ];
-        assert!(ProviderName("tcp;ofi_rxm").concerns("tcp"));
+        assert!(ProviderName("tcp;ofi_rxm").concerns("ofi_rxm"));
+        assert!(ProviderName("ofi_rxm;tcp").concerns("ofi_rxm"));
+        assert!(ProviderName("tcp").concerns("ofi_rxm"));
+        assert!(!ProviderName("shm").concerns("ofi_rxm"));
+        assert!(!ProviderName("tcp;ofi_rxm").concerns("tcp"));
         assert!(!ProviderName("tcp;ofi_rxm").concerns("udp"));
         assert!(!ProviderName("^tcp").concerns("tcp"));
         for (asked, provider, expected) in cases {

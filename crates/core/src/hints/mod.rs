@@ -26,7 +26,7 @@ mod property;
 #[cfg(test)]
 mod tests;
 
-pub use address::Request;
+pub use address::{Original, Request};
 pub use fabric::ProviderName;
 pub use mismatch::{Group, Mismatch};
 

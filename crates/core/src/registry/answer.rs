@@ -18,6 +18,14 @@ pub enum Refusal {
     /// The hints name these providers, and not this one.
     #[error("hints->fabric_attr->prov_name is {0}; name this provider, or leave it NULL")]
     NotAsked(String),
+    /// A layer asks for what it may be layered upon (`fi_provider(7)`), which this is not.
+    #[error(
+        "a provider that is layered upon others asks, and none is layered upon this one unless the hints name both"
+    )]
+    NotBelow,
+    /// The hints have a value that only a provider from a shared object can know.
+    #[error("the hints have a value that no provider knows which is built in; the log says which")]
+    Unread,
     /// It implements the interface only up to this version.
     #[error("it implements version {0} of the interface; ask fi_getinfo for that one")]
     TooOld(Version),

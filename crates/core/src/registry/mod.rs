@@ -6,6 +6,8 @@
 mod answer;
 mod order;
 
+use std::borrow::Cow;
+use std::path::Path;
 use std::sync::{Arc, LazyLock, Once};
 
 use parking_lot::{Mutex, RwLock};
@@ -14,6 +16,7 @@ use ripstop_types::{Errno, Version};
 use crate::filter::Filter;
 use crate::hints::{ProviderName, Request};
 use crate::info::Info;
+use crate::layers::{self, Inner};
 use crate::log::Subsys;
 use crate::setup::params;
 
@@ -32,6 +35,11 @@ pub trait ProviderInfo: Send + Sync + 'static {
         Version::CURRENT
     }
 
+    /// The shared object that it was loaded from; none for one that is built in.
+    fn object(&self) -> Option<&Path> {
+        None
+    }
+
     /// What it offers to a request, and why not more.
     fn getinfo(&self, request: &Request<'_>) -> Answer;
 
@@ -45,10 +53,37 @@ pub trait ProviderInfo: Send + Sync + 'static {
 /// Refusals that are warned of at most.
 const TOLD: usize = 16;
 
-type Listed = Arc<dyn ProviderInfo>;
+/// Which of two providers with one name counts (`FI_PROVIDER_PATH` in `fabric(7)`): one of a later
+/// variant here, then the one with the higher version, then the one that was registered first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Its version counts.
+    #[default]
+    ByVersion,
+    /// It was found first, whatever its version: the path begins with `@`.
+    Found,
+    /// The path names it by `+`.
+    Preferred,
+}
 
-fn is_named(provider: &Listed, name: &str) -> bool {
-    provider.name().eq_ignore_ascii_case(name)
+type Provider = Arc<dyn ProviderInfo>;
+
+/// A provider, and what decides between it and another one of its name.
+#[derive(Clone)]
+struct Listed {
+    provider: Provider,
+    standing: Standing,
+}
+
+impl Listed {
+    fn is_named(&self, name: &str) -> bool {
+        self.provider.name().eq_ignore_ascii_case(name)
+    }
+
+    fn rank(&self) -> (Standing, Option<Version>) {
+        let counts = self.standing == Standing::ByVersion;
+        (self.standing, counts.then(|| self.provider.version()))
+    }
 }
 
 /// A set of providers.
@@ -97,14 +132,30 @@ impl Registry {
 
     /// Adds a provider. It is listed until the registration is dropped; of two with one name, the
     /// one with the higher version counts.
-    pub fn register(&'static self, provider: Arc<dyn ProviderInfo>) -> Registration {
+    pub fn register(&'static self, provider: Provider) -> Registration {
+        self.register_as(provider, Standing::default())
+    }
+
+    /// The same, where something else than the version decides between two of one name.
+    pub fn register_as(&'static self, provider: Provider, standing: Standing) -> Registration {
         let (name, version) = (provider.name(), provider.version());
+        let from = origin(&*provider);
         crate::fi_info!(
             "core",
             Subsys::Core,
-            "registering provider: {name} ({version})"
+            "registering provider: {name} ({version}), {from}"
         );
-        self.providers.write().push(Arc::clone(&provider));
+        let mut providers = self.providers.write();
+        let before = winner(&providers, name).cloned();
+        providers.push(Listed {
+            provider: Arc::clone(&provider),
+            standing,
+        });
+        let after = winner(&providers, name).cloned();
+        drop(providers);
+        if let (Some(before), Some(after)) = (before, after) {
+            tell_clash(&*before.provider, &*after.provider, &*provider);
+        }
         Registration {
             registry: self,
             provider,
@@ -114,11 +165,11 @@ impl Registry {
     /// The provider to open something of: by its full name or, as `fi_fabric(3)` does with
     /// the name of an interface, by its topmost layer.
     #[must_use]
-    pub fn provider(&self, name: &str) -> Option<Arc<dyn ProviderInfo>> {
+    pub fn provider(&self, name: &str) -> Option<Provider> {
         let providers = self.providers.read();
         let top = name.rsplit(';').next().unwrap_or(name);
         let found = winner(&providers, name).or_else(|| winner(&providers, top));
-        found.cloned()
+        found.map(|listed| Arc::clone(&listed.provider))
     }
 
     /// Answers a request by all providers, best first.
@@ -130,15 +181,16 @@ impl Registry {
         request.validate().map_err(NoInfo::from)?;
         if request.lists_providers() {
             let visible = self.visible();
-            let only = |p: &Listed| Info::of_provider(Some(p.name().to_owned()), p.version().0);
-            return Ok(visible.iter().map(only).collect());
+            return Ok(visible.iter().map(|provider| listed(&**provider)).collect());
         }
         let (mut infos, mut refusals) = (Vec::new(), Vec::new());
         for (name, answer) in self.ask(request) {
             infos.extend(answer.infos);
             refusals.extend(answer.refusals.into_iter().map(|why| (name.clone(), why)));
         }
-        order::prefer_native(&mut infos);
+        if !Inner::of(request.flags).is_internal() {
+            order::prefer_native(&mut infos);
+        }
         if infos.is_empty() {
             Err(NoInfo {
                 errno: Errno::ENODATA,
@@ -153,27 +205,38 @@ impl Registry {
     #[must_use]
     pub fn ask(&self, request: &Request<'_>) -> Vec<(String, Answer)> {
         self.filter_checked.call_once(|| self.check_filter());
-        let ask = |provider: &Listed| {
+        let ask = |provider: &Provider| {
             let name = provider.name().to_owned();
             let answer = self.ask_one(&**provider, request);
             self.log_refusals(&name, &answer, request);
             (name, answer)
         };
-        self.visible().iter().map(ask).collect()
+        let providers = match Inner::of(request.flags).sees_hidden() {
+            true => self.in_order(|_, _| true),
+            false => self.visible(),
+        };
+        providers.iter().map(ask).collect()
     }
 
     fn ask_one(&self, provider: &dyn ProviderInfo, request: &Request<'_>) -> Answer {
         let name = provider.name();
+        let inner = Inner::of(request.flags);
         // A list of what to use names core providers; what is layered upon them comes along.
-        let is_layer = name.starts_with(order::LAYER_PREFIX) && !self.filter.is_negated();
-        if !is_layer && !self.filter.allows_provider(name) {
+        let passes = layers::is_layer(name) && !self.filter.is_negated();
+        if !passes && !inner.sees_hidden() && !self.filter.allows_provider(name) {
             return Refusal::Filtered.into();
         }
-        if let Some(asked) = request
-            .prov_name()
-            .filter(|asked| !ProviderName(asked).concerns(name))
-        {
+        let asked = request.prov_name();
+        if let Some(asked) = asked.filter(|asked| !ProviderName(asked).concerns(name)) {
             return Refusal::NotAsked(asked.to_owned()).into();
+        }
+        let is_named = asked.is_some_and(|asked| !ProviderName(asked).names_none());
+        if !inner.admits(name, is_named) {
+            return Refusal::NotBelow.into();
+        }
+        let is_read = request.original.is_none_or(|original| original.is_read);
+        if !is_read && provider.object().is_none() {
+            return Refusal::Unread.into();
         }
         if provider.api_version() < request.version {
             return Refusal::TooOld(provider.api_version()).into();
@@ -183,6 +246,9 @@ impl Registry {
             info.fabric.prov_name.get_or_insert_with(|| name.to_owned());
             info.fabric.prov_version = provider.version().0;
             info.fabric.api_version = request.version;
+        }
+        if inner.is_internal() {
+            return answer;
         }
         let before = answer.infos.len();
         answer
@@ -245,21 +311,57 @@ impl Registry {
     }
 
     /// One provider of each name, in the order of preference.
-    fn visible(&self) -> Vec<Listed> {
+    fn visible(&self) -> Vec<Provider> {
+        self.in_order(|providers, one| {
+            let best = winner(providers, one.provider.name());
+            best.is_some_and(|best| Arc::ptr_eq(&best.provider, &one.provider))
+        })
+    }
+
+    /// The providers that pass, in the order of preference.
+    fn in_order(&self, passes: impl Fn(&[Listed], &Listed) -> bool) -> Vec<Provider> {
         let providers = self.providers.read();
-        let wins = |provider: &&Listed| {
-            winner(&providers, provider.name()).is_some_and(|best| Arc::ptr_eq(best, provider))
-        };
-        let mut visible: Vec<_> = providers.iter().filter(wins).cloned().collect();
-        visible.sort_by_key(|provider| order::rank(provider.name()));
-        visible
+        let passing = providers.iter().filter(|one| passes(&providers, one));
+        let mut chosen: Vec<_> = passing.map(|one| Arc::clone(&one.provider)).collect();
+        chosen.sort_by_key(|provider| order::rank(provider.name()));
+        chosen
     }
 }
 
-/// The provider of a name that counts: of those with the highest version, the one that came first.
+/// The provider of a name that counts ([`Standing`]).
 fn winner<'a>(providers: &'a [Listed], name: &str) -> Option<&'a Listed> {
-    let named = providers.iter().filter(|provider| is_named(provider, name));
-    named.rev().max_by_key(|provider| provider.version())
+    let named = providers.iter().filter(|listed| listed.is_named(name));
+    named.rev().max_by_key(|listed| listed.rank())
+}
+
+/// What `FI_PROV_ATTR_ONLY` gives of a provider. Where it was loaded from stands where an interface
+/// has the name of its fabric.
+fn listed(provider: &dyn ProviderInfo) -> Info {
+    let mut info = Info::of_provider(Some(provider.name().to_owned()), provider.version().0);
+    let path = provider.object().map(Path::to_string_lossy);
+    info.fabric.name = path.map(Cow::into_owned);
+    info
+}
+
+/// Where a provider is from.
+fn origin(provider: &dyn ProviderInfo) -> String {
+    match provider.object() {
+        Some(path) => format!("from {}", path.display()),
+        None => "built in".to_owned(),
+    }
+}
+
+/// Says which of two providers with one name is used, now that `new` has come.
+fn tell_clash(before: &dyn ProviderInfo, after: &dyn ProviderInfo, new: &dyn ProviderInfo) {
+    let is_new = core::ptr::addr_eq(core::ptr::from_ref(after), core::ptr::from_ref(new));
+    let unused = if is_new { before } else { new };
+    let (name, used, unused) = (after.name(), origin(after), origin(unused));
+    crate::fi_info!(
+        "core",
+        Subsys::Core,
+        "two providers have the name {name}: the one {used} is used, and not the one {unused}; \
+         FI_PROVIDER_PATH=+/path/of/the/object prefers one from an object, FI_PROVIDER_PATH=@folder all of a folder"
+    );
 }
 
 /// Keeps a provider listed; dropping it takes the provider off the list. What is open of it
@@ -267,7 +369,7 @@ fn winner<'a>(providers: &'a [Listed], name: &str) -> Option<&'a Listed> {
 #[must_use = "dropping the registration takes the provider off the list"]
 pub struct Registration {
     registry: &'static Registry,
-    provider: Arc<dyn ProviderInfo>,
+    provider: Provider,
 }
 
 impl core::fmt::Debug for Registration {
@@ -279,9 +381,9 @@ impl core::fmt::Debug for Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut providers = self.registry.providers.write();
-        providers.retain(|provider| !Arc::ptr_eq(provider, &self.provider));
+        providers.retain(|listed| !Arc::ptr_eq(&listed.provider, &self.provider));
         let name = self.provider.name();
-        if !providers.iter().any(|provider| is_named(provider, name)) {
+        if !providers.iter().any(|listed| listed.is_named(name)) {
             params().undefine(name);
         }
     }

@@ -4,9 +4,6 @@ use ripstop_types::EpType;
 
 use crate::info::Info;
 
-/// What the names of providers that only work on top of others start with.
-pub(super) const LAYER_PREFIX: &str = "ofi_";
-
 /// Known providers, best first: fabrics with hardware of their own, what is layered upon
 /// others, sockets, and shared memory, which reaches no other machine.
 const ORDER: [&str; 16] = [

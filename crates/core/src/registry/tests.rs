@@ -2,7 +2,7 @@ use ripstop_types::{EpType, Flags};
 
 use super::*;
 use crate::attr::{EpAttr, FabricAttr};
-use crate::hints::{Group, Mismatch};
+use crate::hints::{Group, Mismatch, Original};
 use crate::info::Hints;
 
 struct Fake {
@@ -208,4 +208,74 @@ fn one_of_two_providers_of_a_name_counts() {
     assert_eq!(version(), 3);
     drop(newer);
     assert_eq!(version(), 2);
+}
+
+#[test]
+fn what_the_path_prefers_counts_before_versions() {
+    let set = set(None);
+    let of = |major| {
+        Arc::new(Fake {
+            name: "tcp",
+            version: Version::new(major, 0),
+            caps: Flags::MSG,
+        })
+    };
+    let version = || set.provider("tcp").map(|found| found.version().major());
+    let _built_in = set.register(of(9));
+    let found = set.register_as(of(1), Standing::Found);
+    let _found_later = set.register_as(of(2), Standing::Found);
+    assert_eq!(version(), Some(1));
+    let preferred = set.register_as(of(3), Standing::Preferred);
+    let _preferred_later = set.register_as(of(4), Standing::Preferred);
+    assert_eq!(version(), Some(3));
+    drop(preferred);
+    assert_eq!(version(), Some(4));
+    drop(found);
+    assert_eq!(version(), Some(4));
+}
+
+#[test]
+fn layers_ask_for_what_is_below_them() {
+    let set = set(Some("tcp,shm"));
+    let _kept: Vec<_> = ["tcp", "shm", "ofi_rxm", "udp"]
+        .map(|name| set.register(fake(name)))
+        .into();
+    let ask = |name: Option<&str>, flags| {
+        let hints = Hints {
+            fabric: Some(FabricAttr {
+                prov_name: name.map(str::to_owned),
+                ..FabricAttr::default()
+            }),
+            ..Hints::default()
+        };
+        let request = Request {
+            hints: Some(&hints),
+            flags: Flags::from_bits_retain(flags),
+            ..any()
+        };
+        let infos = set.getinfo(&request).unwrap_or_default();
+        names(&infos).join(",")
+    };
+    let (below, hidden) = (1 << 59, 1 << 60);
+    // What the variable keeps out is not layered upon either.
+    assert_eq!(ask(None, below), "tcp");
+    assert_eq!(ask(Some("shm"), below), "shm");
+    assert_eq!(ask(None, hidden), "ofi_rxm,udp,tcp,shm");
+    assert_eq!(ask(Some("tcp"), 0), "tcp");
+    assert_eq!(ask(Some("tcp;ofi_rxm"), below), "");
+}
+
+#[test]
+fn hints_that_are_not_read_are_for_providers_from_objects() {
+    let set = set(None);
+    let _tcp = set.register(fake("tcp"));
+    let request = Request {
+        original: Some(Original {
+            hints: &"those of a program",
+            is_read: false,
+        }),
+        ..any()
+    };
+    let none = set.getinfo(&request).unwrap_err();
+    assert_eq!(none.refusals, [("tcp".to_owned(), Refusal::Unread)]);
 }

@@ -81,6 +81,7 @@ impl<W: Way> Subject for Model<W> {
             service: query.service.as_deref(),
             flags: query.flags,
             hints: query.hints.as_ref(),
+            ..Request::default()
         };
         self.way.getinfo(&mut request, query.version.is_none())
     }

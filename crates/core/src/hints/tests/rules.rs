@@ -186,7 +186,7 @@ fn requests_name_the_source_or_the_peer() {
         node: Some("127.0.0.1"),
         service: Some("7471"),
         flags: Flags::NUMERICHOST,
-        hints: None,
+        ..Request::default()
     };
     let got = peer.answer(&offer).unwrap();
     assert_eq!(

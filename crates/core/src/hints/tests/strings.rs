@@ -21,6 +21,7 @@ fn addresses(
         service,
         flags,
         hints,
+        ..Request::default()
     };
     let info = request.answer(&offer()).unwrap();
     assert_eq!(info.addr_format, AddrFormat::Str);
