@@ -6,6 +6,7 @@
 mod endpoint;
 pub mod exit;
 pub mod info;
+mod objects;
 pub mod perf;
 pub mod pingpong;
 pub mod providers;

@@ -8,6 +8,8 @@ use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
 
+use crate::objects;
+
 /// A provider, and what keeps it listed.
 struct Listed<P>(Arc<P>, #[expect(dead_code, reason = "kept")] Registration);
 
@@ -23,11 +25,21 @@ fn list<P: Provider>(new: fn() -> P) -> Listed<P> {
     Listed(provider, registration)
 }
 
-/// The registry of this process with every provider in it.
+/// The registry of this process with every provider in it, to open objects of.
 pub fn load() -> &'static Registry {
+    load_all(false)
+}
+
+/// The same, to show what there is: nothing of providers from shared objects can be opened.
+pub fn load_to_show() -> &'static Registry {
+    load_all(true)
+}
+
+fn load_all(is_shown: bool) -> &'static Registry {
     LazyLock::force(&TCP);
     LazyLock::force(&SHM);
     LazyLock::force(&LNX);
+    objects::list(registry(), is_shown);
     registry()
 }
 

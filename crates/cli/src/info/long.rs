@@ -7,7 +7,8 @@ use ripstop_core::registry::Registry;
 pub(super) fn print(registry: &Registry, infos: &[Info], part: Option<&str>) {
     let part = part.unwrap_or_default().to_lowercase();
     for info in infos {
-        let Some(text) = ripstop_capi::info_text(info) else {
+        let as_given = ripstop_foreign::provider::text(info);
+        let Some(text) = as_given.or_else(|| ripstop_capi::info_text(info)) else {
             continue;
         };
         if text.to_lowercase().contains(&part) {

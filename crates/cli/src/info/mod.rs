@@ -46,7 +46,7 @@ fn print_version() {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    let registry = providers::load();
+    let registry = providers::load_to_show();
     let hints = args.hints();
     let request = Request {
         version: Version::CURRENT,

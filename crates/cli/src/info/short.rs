@@ -28,6 +28,10 @@ pub(super) fn print_providers(infos: &[Info]) {
     for info in infos {
         let version = Version(info.fabric.prov_version);
         println!("{}:\n    version: {version}", info.prov_name());
+        // Where a provider is from stands in place of its fabric.
+        if let Some(object) = &info.fabric.name {
+            println!("    path: {object}");
+        }
     }
 }
 

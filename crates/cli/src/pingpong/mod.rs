@@ -22,7 +22,7 @@ use ripstop_core::{Address, Hints, Info};
 use ripstop_types::{EpType, Errno, Version};
 
 use crate::exit::Told;
-use crate::providers;
+use crate::{objects, providers};
 use args::Args;
 use control::Control;
 
@@ -35,6 +35,9 @@ pub fn main() -> Result<()> {
     let hints = args.hints()?;
     // A wrong option ends the program now and not when the other side is there.
     let info = find(&hints)?;
+    if let Some(provider) = objects::find(info.prov_name()) {
+        return run(&provider, &args, hints, info);
+    }
     match info.prov_name() {
         "tcp" => run(&providers::tcp(), &args, hints, info),
         "shm" => run(&providers::shm(), &args, hints, info),
