@@ -12,18 +12,12 @@ const NO_DEVICES: &str = "no provider here uses memory of devices";
 const NO_CACHE: &str = "no provider here keeps registrations in a cache";
 
 /// What C's core reads and this library has no use for.
-const UNUSED: [Unused; 13] = [
-    unused(
-        "provider_path",
-        ParamType::String,
-        "all providers are in the library; none is loaded from a file",
-    ),
+const UNUSED: [Unused; 11] = [
     unused(
         "perf_cntr",
         ParamType::String,
-        "it is for C's hook perf, which is not here",
+        "C's hook perf does not load as a shared object",
     ),
-    unused("hook", ParamType::String, "there are no hooks here"),
     unused("hmem", ParamType::String, NO_DEVICES),
     unused("hmem_disable_p2p", ParamType::Bool, NO_DEVICES),
     unused("mr_cache_max_size", ParamType::Size, NO_CACHE),
