@@ -113,6 +113,7 @@ impl RecordingLink {
 
 impl Transport for Recording {
     const NAME: &'static str = Shm::NAME;
+    const AFTER_READS: bool = Shm::AFTER_READS;
     type Params = RecordingParams;
     type Addr = Name;
     type Link = RecordingLink;

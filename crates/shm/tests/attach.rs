@@ -35,7 +35,7 @@ const UNMAPPED: u64 = 11;
 const LEN: usize = 3 << 20;
 
 /// The shortest that is reached by its address.
-const LARGE: usize = 16 << 10;
+const LARGE: usize = 8 << 10;
 
 fn wanted() -> Info {
     let caps = Flags::MSG | Flags::RMA;
