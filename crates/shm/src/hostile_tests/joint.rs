@@ -246,7 +246,8 @@ impl Rig {
         let begun = std::thread::scope(|scope| {
             let _stop_on_drop = StopOnDrop(&stop);
             scope.spawn(|| {
-                while words.address() == 0 && !stop.load(Ordering::Relaxed) {
+                // The number of the joint copy, which is stored last.
+                while words.load() >> 25 == 0 && !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
                 let first = words.load() & !0x1ff_ffff | PARTS << 8;
