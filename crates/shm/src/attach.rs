@@ -58,10 +58,6 @@ const REQUEST_CACHE_KEYS: usize = 64;
 const MIN_OPS_BETWEEN_REQUESTS: u32 = 8;
 const MAX_OPS_BETWEEN_REQUESTS: u32 = 1024;
 
-/// The longest read or write in bytes that goes through the ring to see what that costs, once it is known
-/// about: until it has passed, no other can be carried out by attach.
-const MAX_TRIAL_BYTES: u64 = 256 << 10;
-
 /// The longest payload that is got by one call: other operations of the domain wait for it.
 const MAX_GET_BYTES: u64 = 64 << 20;
 
@@ -302,9 +298,6 @@ impl Attach {
     /// The way of the next read or write of this length. The ring is not tried with a peer that does not poll:
     /// it would wait for that.
     pub(crate) fn next_way(&mut self, peer: Target<'_>, len: u64, crowd: bool) -> Way {
-        if len > MAX_TRIAL_BYTES && self.choice.knows_ring(len) {
-            return self.choice.preferred(len);
-        }
         match (self.choice.preferred(len), self.choice.next_way(len)) {
             (Way::Attach, Way::Ring) if self.is_idle(peer, crowd) != Some(false) => Way::Attach,
             (_, way) => way,
