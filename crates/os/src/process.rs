@@ -24,6 +24,8 @@ const ESRCH: Errno = Errno(libc::ESRCH);
 pub struct Process {
     fd: OwnedFd,
     pid: u32,
+    /// It is the process that made this value: asked once, since `getpid(2)` is a system call.
+    is_own: bool,
 }
 
 /// A piece of another process's memory, by the address that it has there.
@@ -72,8 +74,9 @@ impl Process {
         Ok(Self::of(fd.map_err(errno)?, pid))
     }
 
-    pub(crate) const fn of(fd: OwnedFd, pid: u32) -> Self {
-        Self { fd, pid }
+    pub(crate) fn of(fd: OwnedFd, pid: u32) -> Self {
+        let is_own = pid == crate::pid();
+        Self { fd, pid, is_own }
     }
 
     /// The number of the process.
@@ -131,7 +134,7 @@ impl Process {
     pub fn write(&self, into: &[Remote], from: &[IoVec<'_>]) -> Attached<usize> {
         let into = into.get(..MAX_PIECES).unwrap_or(into);
         let from = from.get(..MAX_PIECES).unwrap_or(from);
-        if self.pid == crate::pid() {
+        if self.is_own {
             return Err(AttachError::NotAllowed);
         }
         process_vm_writev(self.number()?, slices(from), into)
