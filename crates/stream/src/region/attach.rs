@@ -23,7 +23,7 @@ use crate::transport::readiness::Readiness as _;
 use crate::transport::{DirectOf, Transport};
 
 /// The shortest operation in bytes: it takes a system call or two.
-const MIN_ATTACH_BYTES: u64 = Copies::MIN_BYTES;
+pub(crate) const MIN_ATTACH_BYTES: u64 = Copies::MIN_BYTES;
 
 /// Operations that go by the stream after the peer was seen to make progress, before that is checked
 /// again.

@@ -41,7 +41,10 @@ pub(crate) struct FastPath {
     /// Writes shorter than this many bytes may be written at once; 0 when none may, or somebody
     /// counts them.
     pub(crate) write: usize,
-    /// The same for those without flags of their own.
+    /// From this length on they are copied by attach where that is faster, so they go into memory that is
+    /// mapped or are no longer frequent cases.
+    pub(crate) min_attach: usize,
+    /// The same as `write` for those without flags of their own.
     pub(crate) plain_write: usize,
     /// Where writes complete.
     pub(crate) write_cq: Place<CqId>,

@@ -12,12 +12,14 @@ use ripstop_engine::stream::{SEND_HEADER, SmallMessage};
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, Flags, Result};
 
+use crate::region::attach::MIN_ATTACH_BYTES;
 use crate::state::State;
 use crate::state::fast_path::{FastPath, MAX_COPIED, SLOW_FLAGS, off_fast_path};
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
+use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
-use crate::transport::{InPlaceOf, Transport};
+use crate::transport::{DirectOf, InPlaceOf, Transport};
 use crate::tunables::TX_BUFFER;
 use crate::tx::send::{SendArgs, tag_of};
 
@@ -36,8 +38,15 @@ impl<T: Transport> State<T> {
             },
         );
         let cq = Place::of(self.engine.ep(ep).and_then(|config| config.tx_cq));
+        let min_attach = match DirectOf::<T>::SUPPORTED && T::uses_attach(&self.params) {
+            true => MIN_ATTACH_BYTES as usize,
+            false => usize::MAX,
+        };
         if let Some(state) = self.ep(ep) {
-            state.fast = FastPath::of(state, inject, send, cq);
+            state.fast = FastPath {
+                min_attach,
+                ..FastPath::of(state, inject, send, cq)
+            };
         }
     }
 

@@ -8,6 +8,7 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
 use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
 
+use crate::region::attach::MIN_ATTACH_BYTES;
 use crate::state::State;
 use crate::state::ep::level;
 use crate::state::fast_path::SLOW_FLAGS;
@@ -68,16 +69,23 @@ impl<T: Transport> State<T> {
 
     /// Posts a write.
     pub(crate) fn write(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        if InPlaceOf::<T>::SUPPORTED && self.write_now(ep, iov, call) {
+        if InPlaceOf::<T>::SUPPORTED && self.write_now(ep, iov, call, false) {
             return Ok(());
         }
         self.post_rma(ep, RmaKind::Write, Iov::new(iov)?, call, None)
     }
 
     /// Writes one buffer to one segment, if that can be done at once from where it is; `false` says
-    /// that [`State::post_rma`] is the way, also to what is wrong with it.
+    /// that [`State::post_rma`] is the way, also to what is wrong with it. What may be copied by attach goes
+    /// into the stream only once that was tried.
     #[inline]
-    fn write_now(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> bool {
+    fn write_now(
+        &mut self,
+        ep: EpId,
+        iov: &[UserBuf],
+        call: &RmaCall<'_>,
+        attach_tried: bool,
+    ) -> bool {
         let (&[buf], &[to], None) = (iov, call.remote, call.data) else {
             return false;
         };
@@ -92,10 +100,14 @@ impl<T: Transport> State<T> {
         let completes = !state.tx_selective || given.contains(Flags::COMPLETION);
         let completion = completes.then_some(call.context);
         let (id, cq) = (state.route(call.peer), state.fast.write_cq);
+        let may_attach = !attach_tried && buf.len() >= state.fast.min_attach;
         if self.put_mapped(id, buf, &to) {
             self.engine.written_now(cq, completion);
             self.note_direct_access(to.len);
             return true;
+        }
+        if may_attach {
+            return false;
         }
         let sent = self.connections.find(id).is_some_and(|connection| {
             if let Some(link) = &connection.link
@@ -154,6 +166,14 @@ impl<T: Transport> State<T> {
         }
         if !given.contains(Flags::TRIGGER)
             && (self.rma_mapped(ep, call.peer, &rma) || self.rma_attached(ep, call.peer, &rma))
+        {
+            return Ok(());
+        }
+        if InPlaceOf::<T>::SUPPORTED
+            && kind == RmaKind::Write
+            && work.is_none()
+            && rma.iov.len() >= MIN_ATTACH_BYTES
+            && self.write_now(ep, rma.iov.segments(), call, true)
         {
             return Ok(());
         }
