@@ -179,17 +179,16 @@ impl Crew {
         &self.0[0].provider
     }
 
-    /// Takes a sample, at the client or at the member of a group that took longest.
+    /// Takes a sample, at the client or at the one that took longest.
     ///
     /// # Errors
     /// What any of them says, and how it ended.
     pub fn take(&mut self, test: Test) -> Result<Sample> {
         let samples = self.carry_out(&Order::Run(test))?;
         let longest = samples.iter().max_by_key(|sample| sample.nanos);
-        let sample = if test.kind.is_collective() {
-            longest
-        } else {
-            samples.first()
+        let sample = match test.kind.is_of_all() {
+            true => longest,
+            false => samples.first(),
         };
         Ok(sample.copied().unwrap_or_default())
     }

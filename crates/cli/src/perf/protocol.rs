@@ -108,9 +108,19 @@ impl Kind {
         }
     }
 
-    /// Whether all members of a group take part.
-    pub(super) fn is_collective(self) -> bool {
-        matches!(self, Self::Barrier | Self::Allreduce)
+    /// Whether all processes do the same, so that a sample is the time of the one that took longest: one that
+    /// begins late finds the others done, and is faster than it would be at the same time.
+    pub(super) fn is_of_all(self) -> bool {
+        match self {
+            Self::Barrier | Self::Allreduce => true,
+            Self::Exchange | Self::StreamBoth | Self::WriteBoth | Self::ReadBoth => true,
+            Self::Latency
+            | Self::Stream
+            | Self::Write
+            | Self::Read
+            | Self::Gather
+            | Self::Insert => false,
+        }
     }
 }
 
