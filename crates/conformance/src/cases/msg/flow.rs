@@ -73,8 +73,9 @@ fn send_queue_full(cx: &Cx<'_>) -> Outcome {
             Err(e) if e.is(Errno::EAGAIN) => break,
             Err(e) => return Err(e.into()),
         }
-        // A provider whose receiver fetches payloads from the sender's memory only announces them: up to
-        // 65,536 of them, more than there is memory for here.
+        // A provider whose receiver fetches payloads from the sender's memory only announces them, as many as
+        // its protocol can name: shm 65,280, more than there is memory for here. What then happens is tested
+        // without payloads, in engine/stream/tests/get.rs.
         if sends.len() > 20_000 {
             break;
         }

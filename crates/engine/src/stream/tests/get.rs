@@ -131,6 +131,29 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
 }
 
 #[test]
+fn as_many_messages_are_announced_as_the_protocol_can_name() {
+    let mut f = getting();
+    f.engine.change_ep(f.ep, |config| config.tx_size = 16);
+    let mut announced = 0;
+    // Now and then one goes by the stream, so that the peer sees what that costs.
+    for context in 0..66_000 {
+        announced += u32::from(sent(f.send(context, None, 30_000).unwrap()).op == Op::MsgGet);
+        f.flush();
+    }
+    assert_eq!(announced, 255 * 256);
+    // Those behind them are sent by the stream, and take places of the transmit queue.
+    let mut queued = 0;
+    let full = loop {
+        match f.send(0, None, 30_000) {
+            Ok(plan) => assert_eq!(sent(plan).op, Op::Msg),
+            Err(error) => break error,
+        }
+        queued += 1;
+    };
+    assert_eq!((full, queued), (Errno::EAGAIN, 16));
+}
+
+#[test]
 fn a_peer_says_what_it_gets_and_sees_the_other_way_now_and_then() {
     let mut f = getting();
     let by_get = |f: &mut Fixture, tag, len| {
