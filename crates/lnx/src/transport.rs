@@ -57,6 +57,7 @@ fn tcp_origin(from: Origin<Lnx>) -> Origin<Tcp> {
 impl Transport for Lnx {
     const NAME: &'static str = NAME;
     const CONNECTED: bool = false;
+    const AFTER_READS: bool = Tcp::AFTER_READS;
     type Params = Params;
     type Addr = SocketAddr;
     type Link = LnxLink;

@@ -40,6 +40,7 @@ pub(crate) fn socket_addr(address: u16) -> SocketAddr {
 
 impl Transport for Sim {
     const NAME: &'static str = "sim";
+    const AFTER_READS: bool = false;
     type Params = Params;
     type Addr = SocketAddr;
     type Link = SimLink;

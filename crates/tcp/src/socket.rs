@@ -29,6 +29,7 @@ impl AsFd for TcpSocket {
 
 impl Transport for Tcp {
     const NAME: &'static str = NAME;
+    const AFTER_READS: bool = false;
     const KNOWS_FIREWALLS: bool = true;
     type Params = Params;
     type Addr = SocketAddr;

@@ -33,7 +33,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
 
     /// Whether endpoints may ask that writes and messages wait for the reads before them
     /// (`FI_ORDER_WAR`, `FI_ORDER_RMA_WAR`, `FI_ORDER_SAR`).
-    const AFTER_READS: bool = false;
+    const AFTER_READS: bool;
 
     /// Whether there may be firewalls between peers (`FI_FIREWALL_ADDR`).
     const KNOWS_FIREWALLS: bool = false;

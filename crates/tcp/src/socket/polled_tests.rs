@@ -102,6 +102,7 @@ impl Readiness<TcpSocket> for PolledReadiness {
 
 impl Transport for Looked {
     const NAME: &'static str = NAME;
+    const AFTER_READS: bool = Tcp::AFTER_READS;
     type Params = Params;
     type Addr = SocketAddr;
     type Link = TcpSocket;
