@@ -1,5 +1,6 @@
 //! `docs/environment.md` says what the library reads.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -99,5 +100,51 @@ fn every_variable_of_c_is_read_or_said_to_have_no_effect() {
             let line = format!("# {prefix}{name}: ");
             assert!(listed.contains(&line), "fi_info -e lacks {prefix}{name}");
         }
+    }
+}
+
+/// Names of variables that stand in backquotes at the begin of a row, below a heading of `docs/environment.md`.
+fn of_provider(document: &str, provider: &str) -> BTreeSet<String> {
+    let heading = format!("\n## Provider {provider}\n");
+    let (_, part) = document.split_once(&heading).expect("the provider");
+    let rows = part.split("\n## ").next().unwrap_or(part).lines();
+    rows.filter_map(|row| Some(row.strip_prefix("| `")?.split('`').next()?.to_owned()))
+        .collect()
+}
+
+/// Names that a man page says something about: `.It Ev NAME`.
+fn of_page(name: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../man/man7")
+        .join(name);
+    let page = fs::read_to_string(path).expect("the page");
+    let items = page.lines().filter_map(|line| line.strip_prefix(".It Ev "));
+    items.map(str::to_owned).collect()
+}
+
+#[test]
+fn man_pages_have_the_variables_that_c_lacks() {
+    let document = fi_info(&["-e", "--markdown"]);
+    let is_of_c = |name: &String| {
+        let of_c = |(prefix, names): &(&str, &[&str])| {
+            name.strip_prefix(prefix)
+                .is_some_and(|rest| names.contains(&rest))
+        };
+        OF_C.iter().any(of_c)
+    };
+    for provider in ["tcp", "shm", "lnx"] {
+        let mut ours = of_provider(&document, provider);
+        ours.retain(|name| !is_of_c(name));
+        let page = of_page(&format!("fi_ripstop_{provider}.7"));
+        assert_eq!(
+            ours, page,
+            "variables of {provider} (left) and of its page (right)"
+        );
+    }
+    for name in of_page("ripstop.7") {
+        assert!(
+            document.contains(&format!("\n| `{name}` |")),
+            "{name} is not read"
+        );
     }
 }
