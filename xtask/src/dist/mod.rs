@@ -1,9 +1,14 @@
-//! `target/dist`: an install prefix with the C library, its pkg-config file and the tools.
+//! `target/dist`: an install prefix with the C library, its pkg-config file, the tools and the man pages; and packages
+//! made of it.
 
 mod binutils;
+mod deb;
 mod debug;
 mod exports;
+mod licences;
+mod package;
 mod verify;
+mod wheel;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,8 +55,15 @@ const LINK_OPTIONS: [&str; 6] = [
 pub(crate) struct Options {
     /// Make only the library, with AddressSanitizer, in target/asan: a program that opens it must have the
     /// sanitizer's runtime.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["deb", "wheel"])]
     asan: bool,
+    /// Make Debian packages of the prefix too, in target/packages: ripstop, and libfabric1-ripstop, which puts its
+    /// library in front of the C one.
+    #[arg(long)]
+    deb: bool,
+    /// Make a Python wheel of the prefix too, in target/packages.
+    #[arg(long)]
+    wheel: bool,
 }
 
 /// Where the prefix is made.
@@ -75,7 +87,28 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
     if options.asan {
         return make_sanitized(ws, &exports);
     }
-    make_prefix(ws, &exports)
+    if !make_prefix(ws, &exports)? {
+        return Ok(false);
+    }
+    make_packages(ws, options)?;
+    Ok(true)
+}
+
+/// Makes the packages that are asked for, and prints their files.
+fn make_packages(ws: &Workspace, options: &Options) -> anyhow::Result<()> {
+    let prefix = prefix(ws);
+    let mut made = Vec::new();
+    if options.deb {
+        made.extend(deb::make(ws, &prefix)?);
+    }
+    if options.wheel {
+        made.push(wheel::make(ws, &prefix)?);
+    }
+    for file in made {
+        let size = fs::metadata(&file)?.len() / 1024;
+        println!("{} {size} KiB", file.display());
+    }
+    Ok(())
 }
 
 /// Makes the library with AddressSanitizer. The archive is that of `ripstop-capi` itself, in the profile of the
@@ -110,6 +143,7 @@ fn make_prefix(ws: &Workspace, exports: &BTreeSet<Export>) -> anyhow::Result<boo
     symlink(SONAME, lib.join("libfabric.so"))?;
     fs::write(lib.join("pkgconfig/libfabric.pc"), pkg_config())?;
     let tools = install_tools(ws, &fresh.join("bin"))?;
+    install_texts(ws, &fresh.join("share"))?;
     let mut products = vec![lib.join(SONAME), lib.join(EXTERNAL)];
     if !tools.is_empty() {
         products.push(fresh.join("bin").join(TOOL));
@@ -225,6 +259,19 @@ fn install_tools(ws: &Workspace, bin: &Path) -> anyhow::Result<Vec<String>> {
     Ok(cli.binaries.clone())
 }
 
+/// Installs the man pages and the licences.
+fn install_texts(ws: &Workspace, share: &Path) -> anyhow::Result<()> {
+    let pages = ws.root.join("man");
+    for page in package::files(&pages)? {
+        package::copy(&pages.join(&page), &share.join("man").join(&page))?;
+    }
+    let doc = share.join("doc/ripstop");
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        package::copy(&ws.root.join(licence), &doc.join(licence))?;
+    }
+    package::write(&doc.join("THIRD-PARTY.txt"), licences::text(ws)?)
+}
+
 /// The pkg-config file; it finds the library wherever the prefix is moved to. No headers are installed:
 /// programs are compiled with the headers of libfabric itself.
 fn pkg_config() -> String {
@@ -270,6 +317,7 @@ fn print_table(
     let links: Vec<&str> = links.map(String::as_str).collect();
     println!("  bin/{TOOL:<24} {size} KiB, also as {}", links.join(" "));
     println!("  debug information is in .debug beside each");
+    println!("  share/                       man pages and licences");
     Ok(())
 }
 
