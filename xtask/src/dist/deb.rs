@@ -33,16 +33,25 @@ const PROGRAMS: [&str; 2] = ["dpkg-deb", "gzip"];
 /// # Errors
 /// When a program is not installed, or a binary needs something that is in no package known here.
 pub(crate) fn make(ws: &Workspace, prefix: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    for program in PROGRAMS {
-        run(Command::new(program).arg("--version"))
-            .with_context(|| format!("{program} is needed to make Debian packages"))?;
-    }
+    check()?;
     let maker = Maker {
         ws,
         prefix,
         epoch: package::epoch(ws)?,
     };
     Ok(vec![maker.files()?, maker.switch()?])
+}
+
+/// Whether all programs are there.
+///
+/// # Errors
+/// Names the one that is missing.
+pub(crate) fn check() -> anyhow::Result<()> {
+    for program in PROGRAMS {
+        run(Command::new(program).arg("--version"))
+            .with_context(|| format!("{program} is needed to make Debian packages"))?;
+    }
+    Ok(())
 }
 
 /// Makes packages of one install prefix.
@@ -133,17 +142,7 @@ impl Maker<'_> {
         })?;
         let file = format!("{name}_{VERSION}-{REVISION}_{architecture}.deb");
         let deb = package::folder(self.ws).join(file);
-        // One thread: how xz divides its input shows in what it writes.
-        run(Command::new("dpkg-deb")
-            .args([
-                "--root-owner-group",
-                "--uniform-compression",
-                "-Zxz",
-                "--build",
-            ])
-            .args([&root, &deb])
-            .env("SOURCE_DATE_EPOCH", self.epoch.to_string())
-            .env("DPKG_DEB_THREADS_MAX", "1"))?;
+        pack(&root, &deb, self.epoch)?;
         Ok(deb)
     }
 
@@ -231,6 +230,22 @@ fn depends(needs: &Needs) -> anyhow::Result<String> {
     Ok(packages.join(", "))
 }
 
+/// Packs a folder, whose files get this time.
+fn pack(root: &Path, deb: &Path, epoch: u64) -> anyhow::Result<()> {
+    // One thread: how xz divides its input shows in what it writes.
+    run(Command::new("dpkg-deb")
+        .args([
+            "--root-owner-group",
+            "--uniform-compression",
+            "-Zxz",
+            "--build",
+        ])
+        .args([root, deb])
+        .env("SOURCE_DATE_EPOCH", epoch.to_string())
+        .env("DPKG_DEB_THREADS_MAX", "1"))
+    .map(drop)
+}
+
 /// Checksums of the files below `root` (`deb-md5sums(5)`), and what they take on a disk, in KiB.
 fn sums(root: &Path) -> anyhow::Result<(Vec<u8>, u64)> {
     let mut sums = Command::new("md5sum");
@@ -288,5 +303,30 @@ mod tests {
         );
         let error = depends(&needs(&["libssl.so.3"])).expect_err("unknown");
         assert!(error.to_string().contains("libssl.so.3"), "{error}");
+    }
+    #[test]
+    fn a_package_is_the_same_whenever_it_is_made() {
+        if let Err(why) = check() {
+            println!("SKIP: {why:#}");
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("xtask-deb-{}", std::process::id()));
+        let make = |name: &str, files: &[&str]| {
+            let root = folder.join(name);
+            let control =
+                "Package: a\nVersion: 1\nArchitecture: all\nMaintainer: a <a@a>\nDescription: a\n";
+            package::write(&root.join("DEBIAN/control"), control).expect("a file");
+            for file in files {
+                package::write(&root.join(file), "text").expect("a file");
+            }
+            package::set_modes(&root, |_| false).expect("modes");
+            let deb = folder.join(format!("{name}.deb"));
+            pack(&root, &deb, 1_000_000_000).expect("dpkg-deb");
+            fs::read(deb).expect("a package")
+        };
+        let first = make("first", &["usr/a", "usr/b"]);
+        let second = make("second", &["usr/b", "usr/a"]);
+        assert!(!first.is_empty() && first == second);
+        fs::remove_dir_all(&folder).expect("the folder goes");
     }
 }

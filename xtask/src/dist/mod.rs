@@ -94,6 +94,11 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
     Ok(true)
 }
 
+/// Whether Debian packages can be made here.
+pub(crate) fn has_debian_tools() -> bool {
+    deb::check().is_ok()
+}
+
 /// Makes the packages that are asked for, and prints their files.
 fn make_packages(ws: &Workspace, options: &Options) -> anyhow::Result<()> {
     let prefix = prefix(ws);

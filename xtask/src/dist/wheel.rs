@@ -59,14 +59,20 @@ pub(crate) fn make(ws: &Workspace, prefix: &Path) -> anyhow::Result<PathBuf> {
     }
     package::set_modes(&root, |file| file.ends_with("bin/ripstop"))?;
     let wheel = package::folder(ws).join(format!("{MODULE}-{VERSION}-{tag}.whl"));
+    pack(&sources, &root, &wheel, package::epoch(ws)?)?;
+    Ok(wheel)
+}
+
+/// Packs a folder, whose files get this time.
+fn pack(sources: &Path, root: &Path, wheel: &Path, epoch: u64) -> anyhow::Result<()> {
     let status = Command::new("python3")
         .arg(sources.join("pack.py"))
-        .args([&root, &wheel])
-        .arg(package::epoch(ws)?.to_string())
+        .args([root, wheel])
+        .arg(epoch.to_string())
         .status()
         .context("cannot run python3, which is needed to make the wheel: install it")?;
     ensure!(status.success(), "packages/python/pack.py failed");
-    Ok(wheel)
+    Ok(())
 }
 
 /// Any Python 3, and any system whose glibc has the symbols (PEP 600).
@@ -115,5 +121,38 @@ mod tests {
             assert!(module.contains(&format!("\ndef {tool}():\n")), "{tool}");
             assert!(entry_points().contains(&format!("\n{tool} = {MODULE}:{tool}\n")));
         }
+    }
+    #[test]
+    fn a_wheel_is_the_same_whenever_it_is_made_and_lists_its_files() {
+        let folder = std::env::temp_dir().join(format!("xtask-wheel-{}", std::process::id()));
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packages/python");
+        let make = |name: &str, files: &[&str]| {
+            let root = folder.join(name);
+            for file in files {
+                package::write(&root.join(file), "text").expect("a file");
+            }
+            package::set_modes(&root, |file| file.ends_with("tool")).expect("modes");
+            let wheel = folder.join(format!("{name}.whl"));
+            pack(&sources, &root, &wheel, 1_000_000_000).expect("python3");
+            std::fs::read(wheel).expect("a wheel")
+        };
+        let first = make("first", &["a/tool", "a/text", "a-1.dist-info/WHEEL"]);
+        let second = make("second", &["a-1.dist-info/WHEEL", "a/text", "a/tool"]);
+        assert!(!first.is_empty() && first == second);
+        let listed = Command::new("python3")
+            .args(["-m", "zipfile", "-e"])
+            .args([&folder.join("first.whl"), &folder.join("out")])
+            .status();
+        assert!(listed.expect("python3").success());
+        let record = folder.join("out/a-1.dist-info/RECORD");
+        let record = std::fs::read_to_string(record).expect("the list");
+        let of_text = "sha256=mC2ePrmW9VnmM_TRlN7zdh2Qn1o7ZH0ahR_q1nwyydE,4";
+        for file in ["a/text", "a/tool", "a-1.dist-info/WHEEL"] {
+            let line = format!("{file},{of_text}");
+            assert!(record.lines().any(|listed| listed == line), "{record}");
+        }
+        assert_eq!(record.lines().last(), Some("a-1.dist-info/RECORD,,"));
+        assert_eq!(record.lines().count(), 4);
+        std::fs::remove_dir_all(&folder).expect("the folder goes");
     }
 }

@@ -136,13 +136,10 @@ pub(super) static JOBS: [Job; 14] = [
     },
     Job {
         name: "dist",
-        about: "libfabric.so.1 links and exports exactly its table",
+        about: "libfabric.so.1 links and exports exactly its table, and packages are made of it",
         skipped: "never",
         minutes: 45,
-        plan: |ws| match ws.package("capi") {
-            Some(_) => one(cargo(ws, "xtask dist"), Voice::Status),
-            None => Plan::Broken("crates/capi is not there".to_owned()),
-        },
+        plan: distribution,
     },
     Job {
         name: "conformance",
@@ -299,6 +296,18 @@ fn model(ws: &Workspace) -> Plan {
     command.env("RUSTFLAGS", "--cfg loom");
     command.env("CARGO_TARGET_DIR", ws.target.join("loom"));
     one(command, Voice::Harness)
+}
+
+/// The prefix, and what the job `interop` installs of it; Debian packages where Debian's tool for them is.
+fn distribution(ws: &Workspace) -> Plan {
+    if ws.package("capi").is_none() {
+        return Plan::Broken("crates/capi is not there".to_owned());
+    }
+    let mut command = cargo(ws, "xtask dist --wheel");
+    if dist::has_debian_tools() {
+        command.arg("--deb");
+    }
+    one(command, Voice::Status)
 }
 
 fn rustdoc(ws: &Workspace) -> Command {
