@@ -1,7 +1,7 @@
 """Packs a folder as a wheel, with the list of its files: `pack.py FOLDER WHEEL SECONDS`.
 
-`cargo xtask dist --wheel` calls it. The same files give the same bytes: names are sorted, and every file has the time that is given,
-in seconds since 1970.
+`cargo xtask dist --wheel` calls it. The same files give the same bytes: names are sorted, and every file has the time that is
+given, in seconds since 1970.
 """
 
 import base64
