@@ -104,11 +104,14 @@ fn make_packages(ws: &Workspace, options: &Options) -> anyhow::Result<()> {
     let prefix = prefix(ws);
     let mut made = Vec::new();
     if options.deb {
+        package::clear(ws, "deb")?;
         made.extend(deb::make(ws, &prefix)?);
     }
     if options.wheel {
+        package::clear(ws, "whl")?;
         made.push(wheel::make(ws, &prefix)?);
     }
+    remove(&package::folder(ws).join("staging"))?;
     for file in made {
         let size = fs::metadata(&file)?.len() / 1024;
         println!("{} {size} KiB", file.display());

@@ -42,6 +42,19 @@ pub(crate) fn staging(ws: &Workspace, name: &str) -> anyhow::Result<PathBuf> {
     Ok(stage)
 }
 
+/// Removes the packages with this ending, which may be of another version.
+pub(crate) fn clear(ws: &Workspace, ending: &str) -> anyhow::Result<()> {
+    let folder = folder(ws);
+    fs::create_dir_all(&folder)?;
+    for entry in fs::read_dir(&folder)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|found| found == ending) {
+            fs::remove_file(&file).with_context(|| format!("cannot replace {}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
 /// The seconds since 1970 that files in packages have: `SOURCE_DATE_EPOCH`, or when the last commit was made, or 1980
 /// outside of git, which is the first year that a wheel can name.
 pub(crate) fn epoch(ws: &Workspace) -> anyhow::Result<u64> {
