@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from rig import peers, process
-from rig.case import Case, Failed, Missing
+from rig.case import Case, Failed, Missing, Unable
 from rig.library import Library, Witness
 from rig.peers import HERE
 from rig.place import our_library, target_dir
@@ -187,7 +187,7 @@ def tried(bench):
     if trial:
         return trial
     if os.getuid() != 0:
-        raise Missing("Debian packages are installed by root")
+        raise Unable("Debian packages are installed by root")
     debs = list(made.glob("*.deb"))
     if not shutil.which("apt-get"):
         raise Missing("there is no apt-get here")
@@ -201,10 +201,10 @@ def tried(bench):
         shutil.copy(file, given)
     alone = ["unshare", "--mount", "--propagation", "private"]
     if not bench.run([*alone, "true"], 60, process.clean_environment()).success:
-        raise Missing("mount namespaces cannot be made here")
+        raise Unable("mount namespaces cannot be made here")
     done = bench.run([*alone, HERE / "packages" / "aside", folder, given / "trial", given], 600, process.clean_environment())
     if done.status == NO_VIEW:
-        raise Missing(f"no copy-on-write view of this machine: {done.output.strip().splitlines()[-1]}")
+        raise Unable(f"no copy-on-write view of this machine: {done.output.strip().splitlines()[-1]}")
     if not done.success:
         raise Failed(f"the trial: {done.ending}{done.telling_line()}")
     trial = Trial(done.output)

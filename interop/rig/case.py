@@ -23,6 +23,10 @@ class Missing(Exception):
     """Something that is not part of the project cannot be had here: the case is skipped."""
 
 
+class Unable(Exception):
+    """The kernel or the container of this machine does not let the case run: it is skipped, also where CI is set."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One thing to try: `job/name`."""

@@ -6,7 +6,7 @@ import time
 import tomllib
 import traceback
 
-from .case import Failed, Missing
+from .case import Failed, Missing, Unable
 
 
 class Expected:
@@ -63,6 +63,8 @@ class Ledger:
             case.body(bench)
         except Missing as why:
             self.lack(case, str(why))
+        except Unable as why:
+            self.skip(case, str(why))
         except Failed as why:
             self.fail(case, str(why), bench.log)
         except Exception:  # a broken case is a failure of its own, and the others still run
