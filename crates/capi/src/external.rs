@@ -1,6 +1,9 @@
 #![allow(unsafe_code)]
-//! This library as an external provider of another libfabric (`fi_provider(3)`): what
+//! This library's providers as external ones of another libfabric (`fi_provider(3)`): what
 //! `libripstop-fi.so` exports.
+//!
+//! An object brings one provider: `fi_prov_ini` takes no argument, and is asked once. So it returns
+//! tcp, and `libripstop_shm-fi.so`, which has no code of its own (`libfabric/shm`), asks here for shm.
 //!
 //! That library has the programs' calls of `fi_getinfo` and `fi_fabric`, its own list of
 //! providers and its own `FI_PROVIDER`; from the fabric on, objects are ours. It may be older
@@ -11,6 +14,7 @@ use core::ffi::{CStr, c_int, c_void};
 use std::sync::LazyLock;
 
 use ripstop_abi as abi;
+use ripstop_core::Hints;
 use ripstop_core::hints::Request;
 use ripstop_core::registry::registry;
 use ripstop_types::{Errno, Flags, Result, Version};
@@ -21,11 +25,35 @@ use crate::info::layout::{self, InfoIn, Layout};
 use crate::info::read::{self, string};
 use crate::providers;
 
-/// The provider that is offered.
-const OFFERED: &str = "tcp";
+/// A provider that is offered.
+trait Offered: 'static {
+    /// Its name here.
+    const OURS: &'static str;
 
-/// Its name there, where `tcp` is another's.
-const NAME: &CStr = c"ripstop_tcp";
+    /// Its name there, where the other one may be another's.
+    const NAME: &'static CStr;
+
+    /// Whether it reaches processes of this machine only.
+    const IS_LOCAL: bool;
+}
+
+/// The provider `tcp`.
+struct Tcp;
+
+impl Offered for Tcp {
+    const OURS: &'static str = "tcp";
+    const NAME: &'static CStr = c"ripstop_tcp";
+    const IS_LOCAL: bool = false;
+}
+
+/// The provider `shm`.
+struct Shm;
+
+impl Offered for Shm {
+    const OURS: &'static str = "shm";
+    const NAME: &'static CStr = c"ripstop_shm";
+    const IS_LOCAL: bool = true;
+}
 
 /// What callers of `fi_getinfo` may ask for; the other library adds flags of its own.
 const FLAGS: Flags = Flags::SOURCE.union(Flags::NUMERICHOST);
@@ -42,23 +70,27 @@ unsafe impl Send for Known {}
 // SAFETY: the pointer is never followed here, so threads may share it.
 unsafe impl Sync for Known {}
 
-static KNOWN: LazyLock<Known> = LazyLock::new(|| {
+static TCP: LazyLock<Known> = LazyLock::new(known::<Tcp>);
+
+static SHM: LazyLock<Known> = LazyLock::new(known::<Shm>);
+
+fn known<P: Offered>() -> Known {
     layout::read_as(&Layout::V1_3);
     providers::load();
     let version = registry()
-        .provider(OFFERED)
+        .provider(P::OURS)
         .map_or(Version::CURRENT, |provider| provider.version());
     let known = Box::new(abi::fi_provider {
         version: version.0,
         fi_version: Version::CURRENT.0,
-        name: NAME.as_ptr(),
-        getinfo: Some(getinfo),
-        fabric: Some(fabric),
+        name: P::NAME.as_ptr(),
+        getinfo: Some(getinfo::<P>),
+        fabric: Some(fabric::<P>),
         cleanup: Some(cleanup),
         ..Default::default()
     });
     Known(Box::into_raw(known))
-});
+}
 
 /// Exported as `fi_prov_ini` of `libripstop-fi.so`: what another libfabric registers.
 ///
@@ -67,16 +99,27 @@ static KNOWN: LazyLock<Known> = LazyLock::new(|| {
 /// None. `unsafe` only because C calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ripstop_fi_prov_ini() -> *mut abi::fi_provider {
-    KNOWN.0
+    TCP.0
+}
+
+/// Exported from `libripstop-fi.so` under its own name: what `fi_prov_ini` of
+/// `libripstop_shm-fi.so` returns.
+///
+/// # Safety
+///
+/// None. `unsafe` only because C calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ripstop_shm_prov_ini() -> *mut abi::fi_provider {
+    SHM.0
 }
 
 /// `fi_provider::cleanup`: the code stays mapped, and what is open stays usable.
 unsafe extern "C" fn cleanup() {}
 
-trampolines! { []
+trampolines! { [P: Offered]
     /// `fi_provider::getinfo`.
     extern "C" fn getinfo(
-        version: u32, node: Option<&CStr>, service: Option<&CStr>, flags: u64, hints: Hints,
+        version: u32, node: Option<&CStr>, service: Option<&CStr>, flags: u64, hints: GivenHints,
         info: Out<*mut abi::fi_info>,
     ) -> c_int {
         give(&info, || {
@@ -84,7 +127,8 @@ trampolines! { []
             let hints = hints.as_ref().map(|wide| read::hints(wide.whole()));
             let node = node.map(string);
             let service = service.map(string);
-            answer(version, node.as_deref(), service.as_deref(), flags, hints.transpose()?)
+            let named = (node.as_deref(), service.as_deref());
+            answer::<P>(version, named, flags, hints.transpose()?)
         })
     }
 
@@ -95,39 +139,38 @@ trampolines! { []
     ) -> c_int {
         fabric.open(|| {
             let mut attr = read::fabric_attr(attr.get().ok_or(Errno::EINVAL)?)?;
-            attr.prov_name = Some(OFFERED.to_owned());
+            attr.prov_name = Some(P::OURS.to_owned());
             providers::open_fabric(&attr, context)
         })
     }
 }
 
 /// An `fi_info` that the other library passes on.
-type Hints<'a> = InfoIn<'a, *const abi::fi_info>;
+type GivenHints<'a> = InfoIn<'a, *const abi::fi_info>;
 
-fn answer(
+/// What a provider offers; `named` are the node and the service.
+fn answer<P: Offered>(
     version: u32,
-    node: Option<&str>,
-    service: Option<&str>,
+    named: (Option<&str>, Option<&str>),
     flags: u64,
-    mut hints: Option<ripstop_core::Hints>,
+    mut hints: Option<Hints>,
 ) -> Result<*mut abi::fi_info> {
     if flags & FOR_LAYERS != 0 {
         return Err(Errno::ENODATA);
     }
-    // The other library has asked those that this names, by names of its own.
-    if let Some(fabric) = hints.as_mut().and_then(|hints| hints.fabric.as_mut()) {
-        fabric.prov_name = None;
+    if let Some(hints) = &mut hints {
+        adapt::<P>(hints);
     }
     let request = Request {
         version: Version(version),
-        node,
-        service,
+        node: named.0,
+        service: named.1,
         flags: Flags::from_bits_retain(flags) & FLAGS,
         hints: hints.as_ref(),
         ..Request::default()
     };
     request.validate()?;
-    let provider = registry().provider(OFFERED).ok_or(Errno::ENODATA)?;
+    let provider = registry().provider(P::OURS).ok_or(Errno::ENODATA)?;
     let mut infos = provider.getinfo(&request).infos;
     if infos.is_empty() {
         return Err(Errno::ENODATA);
@@ -139,4 +182,20 @@ fn answer(
         info.fabric.api_version = request.version;
     }
     listed(&infos)
+}
+
+/// Takes out of hints what is not for this provider.
+fn adapt<P: Offered>(hints: &mut Hints) {
+    // The other library has asked those that this names, by names of its own.
+    if let Some(fabric) = hints.fabric.as_mut() {
+        fabric.prov_name = None;
+    }
+    // Who composes providers reaches other machines through another one. `lnx` knows this of a
+    // provider named shm only.
+    if P::IS_LOCAL && hints.caps.contains(Flags::PEER) {
+        hints.caps -= Flags::REMOTE_COMM;
+        if let Some(domain) = hints.domain.as_mut() {
+            domain.caps -= Flags::REMOTE_COMM;
+        }
+    }
 }

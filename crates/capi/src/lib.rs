@@ -59,7 +59,7 @@ mod wait;
 mod waitset;
 mod work;
 
-pub use external::ripstop_fi_prov_ini;
+pub use external::{ripstop_fi_prov_ini, ripstop_shm_prov_ini};
 pub use getinfo::{
     ripstop_fi_getinfo_1_0, ripstop_fi_getinfo_1_1, ripstop_fi_getinfo_1_2, ripstop_fi_getinfo_1_3,
     ripstop_fi_getinfo_1_7, ripstop_fi_getinfo_1_8, ripstop_fi_getinfo_1_9,

@@ -13,19 +13,23 @@ use core::ptr;
 
 use c::*;
 use ripstop_abi::*;
-use ripstop_capi::ripstop_fi_prov_ini;
+use ripstop_capi::{ripstop_fi_prov_ini, ripstop_shm_prov_ini};
 
 const NONE: *mut c_void = ptr::null_mut();
 
-fn provider() -> &'static fi_provider {
+fn tcp() -> &'static fi_provider {
     unsafe { &*ripstop_fi_prov_ini() }
 }
 
+fn shm() -> &'static fi_provider {
+    unsafe { &*ripstop_shm_prov_ini() }
+}
+
 /// What the other library calls, with a program's hints.
-fn ask(hints: &Info, flags: u64) -> Result<Info, c_int> {
+fn ask(provider: &fi_provider, hints: &Info, flags: u64) -> Result<Info, c_int> {
     let mut info = ptr::null_mut();
     let node = c"127.0.0.1".as_ptr();
-    let getinfo = provider().getinfo.unwrap();
+    let getinfo = provider.getinfo.unwrap();
     let code = unsafe {
         getinfo(
             NOW,
@@ -61,45 +65,72 @@ unsafe extern "C" {
     fn strdup(text: *const c_char) -> *mut c_char;
 }
 
+fn name(provider: &fi_provider) -> &CStr {
+    unsafe { CStr::from_ptr(provider.name) }
+}
+
 #[test]
-fn it_is_a_provider_of_its_own_name() {
-    let provider = provider();
-    let name = unsafe { CStr::from_ptr(provider.name) };
-    assert_eq!(name, c"ripstop_tcp");
-    assert_eq!(provider.fi_version, NOW);
-    assert!(ptr::eq(provider, self::provider()));
-    unsafe { provider.cleanup.unwrap()() };
+fn each_is_a_provider_of_its_own_name() {
+    for (provider, known_as, again) in [
+        (tcp(), c"ripstop_tcp", tcp()),
+        (shm(), c"ripstop_shm", shm()),
+    ] {
+        assert_eq!(name(provider), known_as);
+        assert_eq!(provider.fi_version, NOW);
+        assert!(ptr::eq(provider, again));
+        unsafe { provider.cleanup.unwrap()() };
+    }
 }
 
 #[test]
 fn it_answers_under_the_name_that_the_other_library_gives_it() {
-    let hints = hints();
-    named(&hints, name());
-    let info = ask(&hints, 0).unwrap();
-    assert!(info.fabric().prov_name.is_null());
-    assert_eq!(info.fabric().api_version, NOW);
-    assert_eq!(info.fabric().prov_version, provider().version);
-    assert_eq!(info.ep().type_, FI_EP_RDM);
+    for (provider, protocol) in [(tcp(), FI_PROTO_XNET), (shm(), FI_PROTO_SHM)] {
+        let hints = hints();
+        named(&hints, name(provider));
+        let info = ask(provider, &hints, 0).unwrap();
+        assert!(info.fabric().prov_name.is_null());
+        assert_eq!(info.fabric().api_version, NOW);
+        assert_eq!(info.fabric().prov_version, provider.version);
+        assert_eq!(info.ep().type_, FI_EP_RDM);
+        assert_eq!(info.ep().protocol, protocol);
 
-    // Flags of its own are no matter, but who is layered upon others does without us.
-    assert!(ask(&hints, 1 << 57 | 1 << 58).is_ok());
-    assert_eq!(ask(&hints, 1 << 59).err(), Some(-FI_ENODATA));
-    hints.get().caps = FI_HMEM;
-    assert_eq!(ask(&hints, 0).err(), Some(-FI_ENODATA));
+        // Flags of its own are no matter, but who is layered upon others does without us.
+        assert!(ask(provider, &hints, 1 << 57 | 1 << 58).is_ok());
+        assert_eq!(ask(provider, &hints, 1 << 59).err(), Some(-FI_ENODATA));
+        hints.get().caps = FI_HMEM;
+        assert_eq!(ask(provider, &hints, 0).err(), Some(-FI_ENODATA));
+    }
 }
 
-fn name() -> &'static CStr {
-    unsafe { CStr::from_ptr(provider().name) }
+/// An owner asks each provider for all that the program wants; other machines are reached by
+/// another one.
+#[test]
+fn shm_is_a_peer_for_programs_that_want_other_machines_too() {
+    let hints = hints();
+    hints.get().caps |= FI_REMOTE_COMM;
+    hints.domain().caps = FI_REMOTE_COMM;
+    assert!(ask(tcp(), &hints, 0).is_ok());
+    assert_eq!(ask(shm(), &hints, 0).err(), Some(-FI_ENODATA));
+    hints.get().caps |= FI_PEER;
+    let info = ask(shm(), &hints, 0).unwrap();
+    assert_eq!(info.get().caps & FI_REMOTE_COMM, 0);
+    assert_eq!(info.domain().caps & (FI_PEER | FI_REMOTE_COMM), FI_PEER);
 }
 
 #[test]
 fn its_objects_do_what_the_library_s_do() {
-    let info = ask(&hints(), 0).unwrap();
-    named(&info, name());
+    for provider in [tcp(), shm()] {
+        exchange(provider);
+    }
+}
+
+fn exchange(provider: &fi_provider) {
+    let info = ask(provider, &hints(), 0).unwrap();
+    named(&info, name(provider));
     // An older library knows less of these, and has no more memory for them.
     info.domain().max_cntr_value = 5;
     let mut fabric = ptr::null_mut();
-    let open = provider().fabric.unwrap();
+    let open = provider.fabric.unwrap();
     let attr = info.get().fabric_attr;
     assert_eq!(unsafe { open(attr, &mut fabric, NONE) }, 0);
     let domain = domain(fabric, &info);

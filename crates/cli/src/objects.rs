@@ -16,8 +16,8 @@ use ripstop_types::{Errno, Flags, Mode, Version};
 /// The variable that names places of objects.
 const PATH: &str = "FI_PROVIDER_PATH";
 
-/// The object in the folder beside the library that is no reason to open it: our own.
-const OURS: &str = "libripstop-fi.so";
+/// The objects in the folder beside the library that are no reason to open it: our own.
+const OURS: [&str; 2] = ["libripstop-fi.so", "libripstop_shm-fi.so"];
 
 /// A provider that the library installed with the tools has loaded.
 struct FromObject {
@@ -121,7 +121,7 @@ fn libraries() -> Option<PathBuf> {
 fn has_objects(folder: &Path) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.any(|name| name.ends_with("-fi.so") && name != OURS)
+    names.any(|name| name.ends_with("-fi.so") && !OURS.contains(&name.as_str()))
 }
 
 impl FromObject {

@@ -6,11 +6,13 @@ mod deb;
 mod debug;
 mod exports;
 mod licences;
+mod objects;
 mod package;
 mod verify;
 mod wheel;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -26,12 +28,6 @@ use verify::Library;
 
 /// The name under which programs built for libfabric look for the library.
 pub(crate) const SONAME: &str = "libfabric.so.1";
-
-/// The provider for other libraries, where they look for such.
-const EXTERNAL: &str = "libfabric/libripstop-fi.so";
-
-/// What it exports.
-const ENTRY: &str = "fi_prov_ini";
 
 /// The executable that is every tool: the name under which it is started says which.
 const TOOL: &str = "ripstop";
@@ -146,13 +142,13 @@ fn make_prefix(ws: &Workspace, exports: &BTreeSet<Export>) -> anyhow::Result<boo
     let work = build(ws)?;
     let archive = work.join("release/libfabric.a");
     link(&work, &archive, exports, &lib.join(SONAME))?;
-    fs::create_dir_all(lib.join("libfabric"))?;
-    link_external(&work, &archive, &lib.join(EXTERNAL))?;
+    let objects = objects::link(&work, &archive, &lib)?;
     symlink(SONAME, lib.join("libfabric.so"))?;
     fs::write(lib.join("pkgconfig/libfabric.pc"), pkg_config())?;
     let tools = install_tools(ws, &fresh.join("bin"))?;
     install_texts(ws, &fresh.join("share"))?;
-    let mut products = vec![lib.join(SONAME), lib.join(EXTERNAL)];
+    let mut products = vec![lib.join(SONAME)];
+    products.extend(objects);
     if !tools.is_empty() {
         products.push(fresh.join("bin").join(TOOL));
     }
@@ -164,20 +160,20 @@ fn make_prefix(ws: &Workspace, exports: &BTreeSet<Export>) -> anyhow::Result<boo
     let prefix = prefix(ws);
     remove(&prefix)?;
     fs::rename(&fresh, &prefix)?;
-    let library = prefix.join("lib").join(SONAME);
+    let lib = prefix.join("lib");
+    let library = lib.join(SONAME);
     let made = Library::read(&library)?;
-    let external = Library::read(&prefix.join("lib").join(EXTERNAL))?;
-    let problems = made.problems(exports, SONAME);
-    let external = external.problems_beside(&[ENTRY]);
     print_table(&prefix, &library, &made, &tools)?;
-    for (name, problem) in problems
-        .iter()
-        .map(|problem| (SONAME, problem))
-        .chain(external.iter().map(|problem| (EXTERNAL, problem)))
-    {
-        println!("error: {name}: {problem}");
+    let mut problems: Vec<String> = made
+        .problems(exports, SONAME)
+        .into_iter()
+        .map(|problem| format!("{SONAME}: {problem}"))
+        .collect();
+    problems.extend(objects::problems(&lib)?);
+    for problem in &problems {
+        println!("error: {problem}");
     }
-    Ok(problems.is_empty() && external.is_empty())
+    Ok(problems.is_empty())
 }
 
 /// Removes a folder if it is there.
@@ -188,7 +184,7 @@ fn remove(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the static library; returns the folder of what the build makes.
+/// Builds the static libraries; returns the folder of what the build makes.
 fn build(ws: &Workspace) -> anyhow::Result<PathBuf> {
     let home = ws.root.join("libfabric");
     let work = ws.target.join("libfabric");
@@ -196,7 +192,7 @@ fn build(ws: &Workspace) -> anyhow::Result<PathBuf> {
     fs::copy(ws.root.join("Cargo.lock"), home.join("Cargo.lock"))?;
     let mut build = ws.cargo();
     build
-        .args(["build", "--release", "--manifest-path"])
+        .args(["build", "--release", "--workspace", "--manifest-path"])
         .arg(home.join("Cargo.toml"));
     complete(build.arg("--target-dir").arg(&work))?;
     Ok(work)
@@ -216,17 +212,6 @@ fn link(
     shared(&archive, &script, SONAME, library)
 }
 
-/// Links the same code as a provider that other libraries load (`fi_provider(7)`): it exports
-/// nothing but the entry that they ask for.
-fn link_external(work: &Path, archive: &Path, library: &Path) -> anyhow::Result<()> {
-    let (renames, script) = (work.join("external.txt"), work.join("external.map"));
-    fs::write(&renames, format!("ripstop_{ENTRY} {ENTRY}\n"))?;
-    fs::write(&script, format!("{{ global: {ENTRY}; local: *; }};\n"))?;
-    let archive = renamed(archive, &renames, &work.join("external.a"))?;
-    let soname = Path::new(EXTERNAL).file_name().unwrap_or_default();
-    shared(&archive, &script, &soname.to_string_lossy(), library)
-}
-
 /// Copies an archive and gives it other names; returns the copy.
 fn renamed(archive: &Path, renames: &Path, copy: &Path) -> anyhow::Result<PathBuf> {
     binutils::run("objcopy", |objcopy| {
@@ -236,9 +221,14 @@ fn renamed(archive: &Path, renames: &Path, copy: &Path) -> anyhow::Result<PathBu
     Ok(copy.to_path_buf())
 }
 
+/// The C compiler, which starts the linker.
+fn compiler() -> OsString {
+    std::env::var_os("CC").unwrap_or_else(|| "cc".into())
+}
+
 /// Links an archive as a shared library.
 fn shared(archive: &Path, script: &Path, soname: &str, library: &Path) -> anyhow::Result<()> {
-    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    let mut cc = Command::new(compiler());
     cc.arg("-shared")
         .arg("-o")
         .arg(library)
@@ -306,14 +296,16 @@ fn print_table(
     let (major, minor) = made.glibc;
     println!("{}", prefix.display());
     println!(
-        "  lib/{SONAME:<24} {size} KiB, {entries} versioned entries, glibc >= {major}.{minor}"
+        "  lib/{SONAME:<32} {size} KiB, {entries} versioned entries, glibc >= {major}.{minor}"
     );
-    println!("  {:<28} {}", "", made.needed.join(" "));
-    println!("  lib/{:<24} -> {SONAME}", "libfabric.so");
-    let size = kib(&prefix.join("lib").join(EXTERNAL))?;
-    println!("  lib/{EXTERNAL:<24} {size} KiB, a provider for other libraries");
+    println!("  {:<36} {}", "", made.needed.join(" "));
+    println!("  lib/{:<32} -> {SONAME}", "libfabric.so");
+    for (name, provides) in objects::PRODUCTS {
+        let size = kib(&prefix.join("lib").join(name))?;
+        println!("  lib/{name:<32} {size} KiB, {provides} for other libraries");
+    }
     println!(
-        "  lib/{:<24} version {API_RELEASE}",
+        "  lib/{:<32} version {API_RELEASE}",
         "pkgconfig/libfabric.pc"
     );
     if tools.is_empty() {
@@ -323,7 +315,7 @@ fn print_table(
     let size = kib(&prefix.join("bin").join(TOOL))?;
     let links = tools.iter().filter(|name| *name != TOOL);
     let links: Vec<&str> = links.map(String::as_str).collect();
-    println!("  bin/{TOOL:<24} {size} KiB, also as {}", links.join(" "));
+    println!("  bin/{TOOL:<32} {size} KiB, also as {}", links.join(" "));
     println!("  debug information is in .debug beside each");
     println!("  share/                       man pages and licences");
     Ok(())

@@ -96,7 +96,7 @@ impl Library {
             .iter()
             .map(|name| format!("{name} is exported and must be local"));
         let mut problems: Vec<String> = missing.chain(extra).chain(foreign).collect();
-        problems.extend(self.needless());
+        problems.extend(self.needless(&[]));
         if self.soname != soname {
             problems.push(format!("its soname is `{}`, not `{soname}`", self.soname));
         }
@@ -105,27 +105,37 @@ impl Library {
 }
 
 impl Library {
-    /// The same for a library that exports these names without a version, and nothing else.
-    pub(crate) fn problems_beside(&self, names: &[&str]) -> Vec<String> {
+    /// The same for a library that exports these names without a version, and nothing else, and needs
+    /// these libraries of ours.
+    pub(crate) fn problems_beside(&self, names: &[&str], needed: &[&str]) -> Vec<String> {
         let named = |name: &&str| self.foreign.iter().any(|other| other == name);
         let missing = names
             .iter()
             .filter(|name| !named(name))
             .map(|name| format!("{name} is missing: crates/capi must define it"));
+        let unlinked = needed
+            .iter()
+            .filter(|name| !self.needed.iter().any(|other| other == *name))
+            .map(|name| format!("{name} is not needed, and has the code"));
         let versioned = self.exports.iter().map(Export::versioned_name);
         let others = self.foreign.iter().cloned();
         let extra = versioned
             .chain(others)
             .filter(|name| !names.contains(&name.as_str()))
             .map(|name| format!("{name} is exported and must be local"));
-        missing.chain(extra).chain(self.needless()).collect()
+        missing
+            .chain(unlinked)
+            .chain(extra)
+            .chain(self.needless(needed))
+            .collect()
     }
 
-    /// Libraries that it must not need.
-    fn needless(&self) -> impl Iterator<Item = String> {
+    /// Libraries that it must not need: all but those of the system, and these.
+    fn needless(&self, ours: &[&str]) -> impl Iterator<Item = String> {
         self.needed
             .iter()
             .filter(|name| !ALLOWED.iter().any(|allowed| name.starts_with(allowed)))
+            .filter(|name| !ours.contains(&name.as_str()))
             .map(|name| format!("{name} is needed at run time: only the C library may be"))
     }
 }
@@ -180,7 +190,11 @@ DYNAMIC SYMBOL TABLE:
         let expected = library.exports.clone();
         assert_eq!(library.problems(&expected, "libfabric.so.1").len(), 2);
         assert_eq!(library.problems(&BTreeSet::new(), "libother.so").len(), 5);
-        assert_eq!(library.problems_beside(&["rust_eh_personality"]).len(), 3);
-        assert_eq!(library.problems_beside(&["fi_prov_ini"]).len(), 5);
+        let beside = |names: &[&str], needed: &[&str]| library.problems_beside(names, needed).len();
+        assert_eq!(beside(&["rust_eh_personality"], &[]), 3);
+        assert_eq!(beside(&["fi_prov_ini"], &[]), 5);
+        // It needs one of these, and should need the other.
+        assert_eq!(beside(&["rust_eh_personality"], &["libssl.so.3"]), 2);
+        assert_eq!(beside(&["rust_eh_personality"], &["libripstop-fi.so"]), 4);
     }
 }

@@ -203,10 +203,11 @@ fn cargo(ws: &Workspace, arguments: &str) -> Command {
 
 /// The manifests of the workspaces in the tree that cargo can load.
 fn manifests(ws: &Workspace) -> Vec<PathBuf> {
-    let linked = ws.package("capi").map(|_| "libfabric/Cargo.toml");
+    const LINKED: [&str; 2] = ["libfabric/Cargo.toml", "libfabric/shm/Cargo.toml"];
+    let linked = ws.package("capi").map(|_| LINKED);
     let all = ["Cargo.toml"]
         .into_iter()
-        .chain(linked)
+        .chain(linked.into_iter().flatten())
         .chain(["fuzz/Cargo.toml"]);
     all.map(|manifest| ws.root.join(manifest))
         .filter(|manifest| manifest.exists())

@@ -31,9 +31,9 @@ use crate::providers;
 /// What the name of an object ends with in a folder of them.
 const SUFFIX: &str = "-fi.so";
 
-/// Our own providers as an object for other libraries. In the folder beside this library it is
+/// Our own providers as objects for other libraries. In the folder beside this library they are
 /// left out: they are built in.
-const OURS: &str = "libripstop-fi.so";
+const OURS: [&str; 2] = ["libripstop-fi.so", "libripstop_shm-fi.so"];
 
 /// A provider that is registered.
 struct Loaded {
@@ -82,12 +82,18 @@ fn files(search: &SearchPath) -> Vec<(PathBuf, Standing)> {
             }
             Entry::Beside(folder) => {
                 let found = in_folder(folder).into_iter();
-                let others = found.filter(|file| file.file_name().is_none_or(|name| name != OURS));
+                let others = found.filter(|file| !is_ours(file));
                 files.extend(others.map(|file| (file, search.standing)));
             }
         }
     }
     files
+}
+
+/// Whether an object has the name of one of ours.
+fn is_ours(file: &Path) -> bool {
+    let name = file.file_name();
+    name.is_some_and(|name| OURS.iter().any(|ours| name == *ours))
 }
 
 /// The objects in a folder, in the order in which the C library takes them: last names first.
@@ -182,7 +188,14 @@ mod tests {
     fn objects_are_files_of_such_names() {
         let folder = std::env::temp_dir().join(format!("ripstop-objects-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        for name in ["liba-fi.so", "libb-fi.so", "libc.so", OURS, "x-fi.so.1"] {
+        for name in [
+            "liba-fi.so",
+            "libb-fi.so",
+            "libc.so",
+            OURS[0],
+            OURS[1],
+            "x-fi.so.1",
+        ] {
             fs::write(folder.join(name), "").unwrap();
         }
         let names = |entry| {
@@ -203,7 +216,7 @@ mod tests {
         let named = names(Entry::Folder(folder.clone()));
         fs::remove_dir_all(&folder).unwrap();
         assert_eq!(beside, ["libb-fi.so", "liba-fi.so"]);
-        assert_eq!(named, [OURS, "libb-fi.so", "liba-fi.so"]);
+        assert_eq!(named, [OURS[1], OURS[0], "libb-fi.so", "liba-fi.so"]);
         assert!(in_folder(&folder).is_empty());
     }
 }
