@@ -119,3 +119,57 @@ impl provider::Provider for ShmProvider {
         )))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ripstop_core::{EpAttr, RxAttr, TxAttr};
+    use ripstop_types::MsgOrder;
+
+    use super::*;
+
+    fn found(hints: &Hints) -> Info {
+        let request = Request {
+            version: Version::CURRENT,
+            hints: Some(hints),
+            ..Request::default()
+        };
+        ShmProvider::new().getinfo(&request).infos.remove(0)
+    }
+
+    #[test]
+    fn what_follows_a_read_is_ordered_for_who_asks_in_both_directions_and_with_a_size() {
+        let war = MsgOrder::WAR;
+        let by_tx = Hints {
+            tx: Some(TxAttr {
+                msg_order: war,
+                ..TxAttr::default()
+            }),
+            ..Hints::default()
+        };
+        let by_rx = Hints {
+            rx: Some(RxAttr {
+                msg_order: war,
+                ..RxAttr::default()
+            }),
+            ..Hints::default()
+        };
+        let by_size = Hints {
+            ep: Some(EpAttr {
+                max_order_war_size: 8,
+                ..EpAttr::default()
+            }),
+            ..Hints::default()
+        };
+        for (hints, asked) in [
+            (Hints::default(), false),
+            (by_tx, true),
+            (by_rx, true),
+            (by_size, true),
+        ] {
+            let info = found(&hints);
+            let kept = [info.tx.msg_order, info.rx.msg_order].map(|order| order.contains(war));
+            assert_eq!(kept, [asked; 2], "{hints:?}");
+            assert_eq!(info.ep.max_order_war_size > 0, asked, "{hints:?}");
+        }
+    }
+}

@@ -217,15 +217,11 @@ pub fn asks_peer(hints: Option<&Hints>) -> bool {
 
 /// Whether a caller asks for an order of what follows a read, or for its size.
 fn asks_after_reads(hints: &Hints) -> bool {
-    let order = hints
-        .tx
-        .as_ref()
-        .map_or(MsgOrder::empty(), |tx| tx.msg_order);
-    order.intersects(AFTER_READS)
-        || hints
-            .ep
-            .as_ref()
-            .is_some_and(|ep| ep.max_order_war_size > 0)
+    let tx = hints.tx.as_ref().map(|tx| tx.msg_order);
+    let rx = hints.rx.as_ref().map(|rx| rx.msg_order);
+    let size = hints.ep.as_ref().map(|ep| ep.max_order_war_size);
+    let mut orders = tx.into_iter().chain(rx);
+    orders.any(|order| order.intersects(AFTER_READS)) || size.is_some_and(|size| size > 0)
 }
 
 /// What is offered to other providers: they drive it, as `fi_peer(3)` says where progress is
@@ -250,6 +246,7 @@ pub fn apply_defaults(info: &mut Info, tunables: &Tunables, hints: Option<&Hints
     // They make what follows a read wait, so they are for those who ask, too.
     if !hints.is_some_and(asks_after_reads) {
         info.tx.msg_order -= AFTER_READS;
+        info.rx.msg_order -= AFTER_READS;
         info.ep.max_order_war_size = 0;
     }
     // A context can do no more than its interface.
