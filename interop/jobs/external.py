@@ -1,38 +1,67 @@
-"""Our provider in C libraries: Debian's libfabric 1.17, and 2.5 (inside PyPI's mpich), whose lnx composes it."""
+"""Our providers in C libraries: Debian's libfabric 1.17, and 2.5 (inside PyPI's mpich), whose lnx composes them."""
 
 import re
+import signal
+import subprocess
+import time
 
 from rig import peers, process
-from rig.case import Case, Failed, Missing
+from rig.case import Case, Failed, Missing, free_port, succeeded
 from rig.library import Library
 from rig.peers import HERE
 
-from . import debian_tools
+from . import debian_tools, mpich
 
 NAME = "external"
 
 PROVIDER = "ripstop_tcp"
+SHM = "ripstop_shm"
 OBJECT = "libripstop-fi.so"
+# Each has one provider; the second has its code from the first.
+OBJECTS = (OBJECT, "libripstop_shm-fi.so")
+
+PROTOCOL = {PROVIDER: "FI_PROTO_XNET", SHM: "FI_PROTO_SHM"}
+
+# What lnx composes.
+LINKS = {
+    "with-shm": f"shm+{PROVIDER}:lo",
+    "alone": f"shm+{PROVIDER}:lo",
+    "ours": f"{SHM}+{PROVIDER}:lo",
+    "ours-alone": f"{SHM}+{PROVIDER}:lo",
+    "shm": SHM,
+}
 
 
 def cases():
-    """Debian's tools find it and use it; two processes exchange every size over lnx with C's shm and over it alone."""
-    found = [Case(f"{NAME}/fi_info", info)]
-    pings = [("msg", ["-e", "msg"]), ("rdm", ["-e", "rdm"]), ("rdm-tagged", ["-e", "rdm", "-m", "tagged"])]
-    found += [Case(f"{NAME}/fi_pingpong/{name}", pingpong(flags)) for name, flags in pings]
-    found += [Case(f"{NAME}/lnx/{name}", composed(alone)) for name, alone in (("with-shm", False), ("alone", True))]
+    """The tools of Debian find each provider and use it, on their own library and on 2.5; two processes exchange every
+    size over lnx with its shm and ours; MPICH uses our shm."""
+    found = [Case(f"{NAME}/fi_info", info(PROVIDER)), Case(f"{NAME}/fi_info-shm", info(SHM))]
+    pings = [("msg", PROVIDER, ["-e", "msg"]), ("rdm", PROVIDER, ["-e", "rdm"]),
+             ("rdm-tagged", PROVIDER, ["-e", "rdm", "-m", "tagged"]),
+             ("shm-rdm", SHM, ["-e", "rdm"]), ("shm-rdm-tagged", SHM, ["-e", "rdm", "-m", "tagged"])]
+    found += [Case(f"{NAME}/fi_pingpong/{name}", pingpong(provider, flags)) for name, provider, flags in pings]
+    found.append(Case(f"{NAME}/fi_pingpong/shm-killed", killed))
+    found += [Case(f"{NAME}/2.5/{name}", body) for name, body in (
+        ("fi_info", info(PROVIDER, True)), ("fi_info-shm", info(SHM, True)),
+        ("fi_pingpong/rdm", pingpong(PROVIDER, ["-e", "rdm"], True)),
+        ("fi_pingpong/shm-rdm", pingpong(SHM, ["-e", "rdm"], True)))]
+    found += [Case(f"{NAME}/lnx/{name}", composed(name)) for name in LINKS]
+    found += [Case(f"{NAME}/mpich/{what}/{ranks}", program(what, arguments, ranks))
+              for what, arguments in (("traffic", ["20", "1048576"]), ("collectives", ["16384"])) for ranks in (4, 9)]
+    found.append(Case(f"{NAME}/mpich/mpi4py/3", suite))
     return found
 
 
 def prepare(bench):
-    """Finds the libraries, and compiles external/composed.c."""
+    """Finds the libraries, and compiles external/composed.c and the programs for MPICH."""
     global theirs, folder
     folder = bench.library.path.parent / "libfabric"
-    if not (folder / OBJECT).is_file():
-        raise Missing(f"there is no {OBJECT} in {folder}")
+    for name in OBJECTS:
+        if not (folder / name).is_file():
+            raise Missing(f"there is no {name} in {folder}")
     peers.packages(bench, "gcc", "libc6-dev", "libfabric-dev", "libfabric-bin")
-    home, _ = peers.python_mpi(bench)
-    theirs = Library.find(home / "lib" / "mpich")
+    mpich.prepare(bench)
+    theirs = Library.find(mpich.venv / "lib" / "mpich")
     theirs.stage(bench.scratch / "of-mpich")
     peers.compile_c(bench, ["cc"], [HERE / "external" / "composed.c"], bench.scratch / "composed",
                     "-lfabric")
@@ -49,53 +78,134 @@ class Witness:
         return {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(self.folder / "of"), "FI_PROVIDER_PATH": str(folder)}
 
     def require(self, count, library=None):
-        """So many processes loaded our provider, and the library or else none of ours."""
+        """So many processes loaded our objects, and the library or else none of ours."""
         proven = 0
         for record in self.folder.iterdir():
             text = record.read_text(errors="replace")
             loaded = set(re.findall(r"calling init: (\S*/libfabric\.so\S*)", text))
             if library and loaded and not all(library.is_at(path) for path in loaded):
                 raise Failed(f"{sorted(loaded)} was loaded instead of {library.path}")
-            if loaded and str(folder / OBJECT) in re.findall(r"calling init: (\S+)", text):
+            objects = set(re.findall(r"calling init: (\S+)", text))
+            if loaded and all(str(folder / name) in objects for name in OBJECTS):
                 proven += 1
         if proven != count:
-            raise Failed(f"{proven} processes loaded {OBJECT}, not {count}")
+            raise Failed(f"{proven} processes loaded {' and '.join(OBJECTS)}, not {count}")
 
 
-def info(bench):
-    witness = Witness(bench)
-    done = bench.run(["fi_info", "-p", PROVIDER, "-t", "FI_EP_RDM"], 120,
-                     process.clean_environment() | witness.environment)
-    witness.require(1)
-    named = re.findall(r"^provider: (\S+)$", done.output, re.M)
-    if not done.success or not named or set(named) != {PROVIDER}:
-        raise Failed(f"fi_info names {sorted(set(named))}: {done.ending}{done.telling_line()}")
-    if "FI_PROTO_XNET" not in done.output:
-        raise Failed("no entry speaks FI_PROTO_XNET")
+def surroundings(bench, witness, of_mpich):
+    """The environment of Debian's tools, on their own library or on that of MPICH; and that library."""
+    if of_mpich:
+        return bench.environment(theirs, **witness.environment), theirs
+    return process.clean_environment() | witness.environment, None
 
 
-def pingpong(flags):
+def info(provider, of_mpich=False):
+    """A case: Debian's fi_info names a provider, and nothing else when asked for it."""
+
+    def body(bench):
+        witness = Witness(bench)
+        environment, library = surroundings(bench, witness, of_mpich)
+        done = bench.run(["fi_info", "-p", provider, "-t", "FI_EP_RDM"], 120, environment)
+        witness.require(1, library)
+        named = re.findall(r"^provider: (\S+)$", done.output, re.M)
+        if not done.success or not named or set(named) != {provider}:
+            raise Failed(f"fi_info names {sorted(set(named))}: {done.ending}{done.telling_line()}")
+        if PROTOCOL[provider] not in done.output:
+            raise Failed(f"no entry speaks {PROTOCOL[provider]}")
+
+    return body
+
+
+def pingpong(provider, flags, of_mpich=False):
     """A case: server and client of Debian's fi_pingpong, every size, data verified by both."""
 
     def body(bench):
         witness = Witness(bench)
-        environment = process.clean_environment() | witness.environment
-        debian_tools.ping(bench, PROVIDER, "127.0.0.1", flags, 10, environment)
-        witness.require(2)
+        environment, library = surroundings(bench, witness, of_mpich)
+        debian_tools.ping(bench, provider, "127.0.0.1", flags, 10, environment)
+        witness.require(2, library)
 
     return body
 
 
-def composed(alone):
-    """A case: two processes over lnx; with `alone`, everything goes over our provider."""
+def killed(bench):
+    """When a client is killed in the middle of its messages, the server ends with an error at once."""
+    witness = Witness(bench)
+    environment, _ = surroundings(bench, witness, False)
+    port = free_port()
+    command = ["fi_pingpong", "-p", SHM, "-e", "rdm", "-S", "65536", "-I", "100000000"]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    server = process.start([*command, "-B", port], environment, bench.scratch, **pipes)
+    debian_tools.wait_for_listener(port, server)
+    client = process.start([*command, "-P", port, "127.0.0.1"], environment, bench.scratch, **pipes)
+    time.sleep(1)
+    if server.poll() is not None or client.poll() is not None:
+        raise Failed("a side ended before it was killed")
+    client.send_signal(signal.SIGKILL)
+    try:
+        said = server.communicate(timeout=10)[1].decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        raise Failed("the server goes on 10 s after the client was killed") from None
+    finally:
+        process.end_all()
+        client.communicate()
+    witness.require(2)
+    if server.returncode <= 0 or "Connection reset by peer" not in said:
+        raise Failed(f"the server ended with status {server.returncode}: {said[-200:]}")
+
+
+# At the end of a domain of our shm: its payloads of 8 KiB and more.
+MOVED = re.compile(r"payloads of 8 KiB and more: (\d+) \(\d+ bytes\) were sent through the ring, (\d+) \(\d+ bytes\) "
+                   r"were copied by cross-memory attach, \d+ of them by both sides, \d+ \(\d+ bytes\) in mapped")
+
+
+def composed(name):
+    """A case: two processes over lnx. With `alone` in its name shm is off; else shm carries all, and where it is ours its
+    log must say so."""
 
     def body(bench):
         witness = Witness(bench)
-        environment = bench.environment(theirs, **witness.environment, FI_LNX_PROV_LINKS=f"shm+{PROVIDER}:lo",
-                                        FI_LNX_DISABLE_SHM=str(int(alone)))
+        alone = name.endswith("alone")
+        environment = bench.environment(theirs, **witness.environment, FI_LNX_PROV_LINKS=LINKS[name],
+                                        FI_LNX_DISABLE_SHM=str(int(alone)), FI_LOG_LEVEL="info", FI_LOG_PROV="shm")
         said = bench.succeed([bench.scratch / "composed"], 600, environment)
         witness.require(1, theirs)
         if len(re.findall(r"^rank [01]: \d+ messages are right$", said, re.M)) != 2:
             raise Failed("the processes did not reach their end")
+        moved = sum(int(ring) + int(attached) > 0 for ring, attached in MOVED.findall(said))
+        if moved != (2 if SHM in LINKS[name] and not alone else 0):
+            raise Failed(f"{moved} processes used our shm")
 
     return body
+
+
+def launch(bench, ranks, command):
+    """Runs a command on so many ranks of MPICH, on its own library with our shm; returns what it printed."""
+    witness = Witness(bench)
+    environment = bench.environment(theirs, **mpich.SETTINGS, **witness.environment, FI_PROVIDER=SHM,
+                                    TMPDIR=str(bench.scratch))
+    done = bench.run([mpich.venv / "bin" / "mpiexec", "-n", str(ranks), *command], 600, environment)
+    said = succeeded(command[0].name, done)
+    mpich.require_taken(said, SHM)
+    witness.require(ranks, theirs)
+    return said
+
+
+def program(name, arguments, ranks):
+    """A case: one of our MPI programs."""
+
+    def body(bench):
+        said = launch(bench, ranks, [bench.scratch / f"{name}-mpich", *arguments])
+        if not re.search(r"ranks, .* are right$", said, re.M):
+            raise Failed("the program did not reach its end")
+
+    return body
+
+
+def suite(bench):
+    """Some modules of mpi4py's tests."""
+    command = [mpich.venv / "bin" / "python3", mpich.suite / "main.py", "-i", r"^test_(p2p_buf|cco_buf|rma)\.py$"]
+    said = launch(bench, 3, command)
+    ran = [int(count) for count in re.findall(r"Ran (\d+) tests? in", said)]
+    if len(ran) != 3 or not all(ran) or "FAILED" in said:
+        raise Failed(f"tests run on each rank: {ran}; not all of them passed")

@@ -9,7 +9,7 @@ from rig.library import Library, Witness
 from rig.peers import HERE
 
 from . import debian_tools
-from .external import OBJECT, PROVIDER
+from .external import OBJECT, OBJECTS, PROVIDER, SHM
 
 NAME = "objects"
 
@@ -30,7 +30,8 @@ def cases():
     found = [Case(f"{NAME}/{name}", body)
              for name, body in (("listed", listed), ("beside", beside), ("filtered", filtered), ("tool", tool),
                                 ("preferred", preferred), ("absent", absent), ("held", held))]
-    pings = [("msg", PROVIDER, ["-e", "msg"]), ("rdm", PROVIDER, ["-e", "rdm"]), ("built-in", "tcp", ["-e", "rdm"])]
+    pings = [("msg", PROVIDER, ["-e", "msg"]), ("rdm", PROVIDER, ["-e", "rdm"]), ("shm", SHM, ["-e", "rdm"]),
+             ("built-in", "tcp", ["-e", "rdm"])]
     found += [Case(f"{NAME}/fi_pingpong/{name}", pingpong(provider, flags)) for name, provider, flags in pings]
     found += [Case(f"{NAME}/refused/{name}", refused(name)) for name in BROKEN]
     return found
@@ -40,8 +41,9 @@ def prepare(bench):
     """Finds our object, and compiles the program that holds a fabric."""
     global ours
     ours = bench.library.path.parent / "libfabric"
-    if not (ours / OBJECT).is_file():
-        raise Missing(f"there is no {OBJECT} in {ours}")
+    for name in OBJECTS:
+        if not (ours / name).is_file():
+            raise Missing(f"there is no {name} in {ours}")
     peers.packages(bench, "gcc", "libc6-dev", "libfabric-dev", "libfabric-bin")
     peers.compile_c(bench, ["cc"], [HERE / "objects" / "held.c"], bench.scratch / "held", "-lfabric")
 
@@ -67,7 +69,7 @@ def names(bench, flags, environment):
 
 def listed(bench):
     found, _ = names(bench, ["-l"], bench.environment(FI_PROVIDER_PATH=str(ours)))
-    if not {"tcp", "shm", PROVIDER} <= found:
+    if not {"tcp", "shm", PROVIDER, SHM} <= found:
         raise Failed(f"fi_info -l names {sorted(found)}")
     found, _ = names(bench, [], bench.environment(FI_PROVIDER_PATH=str(ours)))
     if not {"tcp", PROVIDER} <= found:
@@ -80,10 +82,11 @@ def beside(bench):
     library = Library(bench.library.path)
     library.stage(place / "lib")
     (place / "lib" / "libfabric").mkdir()
-    shutil.copy(ours / OBJECT, place / "lib" / "libfabric" / OBJECT)
+    for name in OBJECTS:
+        shutil.copy(ours / name, place / "lib" / "libfabric" / name)
     found, _ = names(bench, ["-l"], bench.environment(library))
-    if PROVIDER in found:
-        raise Failed("our own object is loaded beside what is built in")
+    if found & {PROVIDER, SHM}:
+        raise Failed("our own objects are loaded beside what is built in")
     shutil.copy(ours / OBJECT, place / "lib" / "libfabric" / "libother-fi.so")
     found, _ = names(bench, ["-l"], bench.environment(library))
     if not {"tcp", PROVIDER} <= found:
@@ -92,7 +95,8 @@ def beside(bench):
 
 def filtered(bench):
     """FI_PROVIDER lets objects in and keeps them out by the names of their providers."""
-    for setting, wanted in ((PROVIDER, {PROVIDER}), (f"^{PROVIDER}", {"tcp", "shm", "lnx"}), ("tcp", {"tcp"})):
+    for setting, wanted in ((PROVIDER, {PROVIDER}), (SHM, {SHM}), (f"^{PROVIDER},{SHM}", {"tcp", "shm", "lnx"}),
+                            ("tcp", {"tcp"})):
         found, _ = names(bench, [], bench.environment(FI_PROVIDER_PATH=str(ours), FI_PROVIDER=setting))
         if found != wanted:
             raise Failed(f"with FI_PROVIDER={setting} fi_info names {sorted(found)}")
