@@ -21,7 +21,7 @@ def library():
 
 
 def provider_dir():
-    """The folder with the provider ripstop_tcp for a C libfabric: for FI_PROVIDER_PATH."""
+    """The folder with the providers ripstop_tcp and ripstop_shm for a C libfabric: for FI_PROVIDER_PATH."""
     return str(_HOME / "lib" / "libfabric")
 
 

@@ -23,9 +23,10 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) const SOURCES: &str = "packages";
 
 /// Files of `target/dist` that are no text.
-pub(crate) const BINARIES: [&str; 3] = [
+pub(crate) const BINARIES: [&str; 4] = [
     "lib/libfabric.so.1",
     "lib/libfabric/libripstop-fi.so",
+    "lib/libfabric/libripstop_shm-fi.so",
     "bin/ripstop",
 ];
 
