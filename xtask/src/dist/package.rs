@@ -87,7 +87,7 @@ pub(crate) fn epoch(ws: &Workspace) -> anyhow::Result<u64> {
 pub(crate) struct Needs {
     /// The oldest glibc that has every symbol.
     pub(crate) glibc: (u32, u32),
-    /// The libraries by name.
+    /// The libraries by name, but for those that are in the prefix.
     pub(crate) libraries: BTreeSet<String>,
 }
 
@@ -100,6 +100,12 @@ impl Needs {
             needs.glibc = needs.glibc.max(library.glibc);
             needs.libraries.extend(library.needed);
         }
+        let is_own = |name: &str| {
+            BINARIES
+                .iter()
+                .any(|own| own.rsplit('/').next() == Some(name))
+        };
+        needs.libraries.retain(|name| !is_own(name));
         ensure!(needs.glibc != (0, 0), "no binary says which glibc it needs");
         Ok(needs)
     }
