@@ -8,6 +8,7 @@
 //! * [`av`]: address vectors of IP peers.
 //! * [`eq`]: event queues.
 //! * [`param`] and [`log`]: environment variables and log lines.
+//! * [`status`]: what a domain tells other processes of itself.
 //! * [`weak`]: lists of objects that do not keep them alive.
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,7 @@ pub mod registry;
 pub mod resolve;
 mod setup;
 pub mod sockaddr;
+pub mod status;
 mod token;
 pub mod weak;
 

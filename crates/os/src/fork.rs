@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! What happens to a process that forks.
+//! What happens when a process forks, and when it exits.
 
 use std::sync::OnceLock;
 
@@ -25,6 +25,22 @@ pub fn at_fork(
         // SAFETY: the functions live as long as this object: glibc forgets them when it is unloaded.
         let code = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
         match code {
+            0 => Ok(()),
+            _ => Err(Errno::ENOMEM),
+        }
+    })
+}
+
+/// Has a function called when this process exits, or the object that this code is in is unloaded
+/// (`atexit(3)`). Only the first call registers anything.
+///
+/// # Errors
+/// [`Errno::ENOMEM`].
+pub(crate) fn at_exit(function: extern "C" fn()) -> Result<()> {
+    static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
+    *REGISTERED.get_or_init(|| {
+        // SAFETY: the function lives as long as this object, whose functions run when it is unloaded.
+        match unsafe { libc::atexit(function) } {
             0 => Ok(()),
             _ => Err(Errno::ENOMEM),
         }

@@ -2,7 +2,7 @@
 //!
 //! Sockets that move callers' buffers ([`Socket`], [`IoVec`]), readiness ([`Epoll`],
 //! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]), the calling [`thread`],
-//! memory that processes share ([`NamedMemory`], [`MemFd`]), other processes ([`Process`],
+//! memory that processes share ([`NamedMemory`], [`MemFd`], [`StatusPage`]), other processes ([`Process`],
 //! [`barrier`]). It knows no protocol, and
 //! it is the only crate that calls the operating system.
 //!
@@ -25,10 +25,12 @@ mod image;
 mod iovec;
 mod memory;
 pub mod net;
+mod proc_stat;
 mod process;
 mod shareable;
 mod shared;
 mod socket;
+mod status_page;
 pub mod thread;
 mod timer;
 
@@ -42,10 +44,12 @@ pub use host::{hostname, pid, user};
 pub use image::path_of_code;
 pub use iovec::{IoVec, IoVecMut};
 pub use memory::{MemFd, SharedMemory};
+pub use proc_stat::ProcStat;
 pub use process::{AttachError, Process, Remote};
 pub use shareable::{Shareable, SharedBuf};
 pub use shared::NamedMemory;
 pub use socket::{
     Connect, Keepalive, MAX_DESCRIPTORS, MAX_UNIX_NAME, Peer, PortRange, Shutdown, Socket, Spare,
 };
+pub use status_page::{PageCopy, PageFile, StatusPage, clean_status_pages, status_pages};
 pub use timer::Timer;
