@@ -44,5 +44,5 @@ pub use filter::Filter;
 pub use info::{Handle, Hints, Info};
 pub use nic::{BusAttr, DeviceAttr, LinkAttr, LinkState, Nic, PciAttr};
 pub use ripstop_types as types;
-pub use setup::{init, params};
+pub use setup::{DEFAULT_STALL, init, params};
 pub use token::FidToken;

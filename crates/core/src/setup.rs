@@ -94,6 +94,9 @@ pub fn params() -> &'static Params {
     table()
 }
 
+/// Seconds that an operation may wait before the log tells of it.
+pub const DEFAULT_STALL: usize = 30;
+
 /// Reads the parameters of logging and applies them.
 fn configure_log(params: &Params) {
     let text = |name, help| params.declare_optional::<String>(None, name, help);
@@ -114,6 +117,20 @@ fn configure_log(params: &Params) {
     let subsys = text(
         "log_subsys",
         "Specify specific subsystem to log (default: all)",
+    );
+    params.declare(
+        None,
+        "log_stall",
+        DEFAULT_STALL,
+        "After how many seconds the log tells of an operation that waits, and for what; again after \
+         twice the time, and so on. 0 tells of none (default: 30)",
+    );
+    params.declare(
+        None,
+        "status_page",
+        true,
+        "Show the state of domains to other processes of the user, as ripstop top and ripstop why read \
+         it (default: yes)",
     );
     let location = text(
         "log_location",

@@ -83,8 +83,20 @@ pub struct Recv<B> {
     pub filling: u32,
     /// Takes no more messages: matched, cancelled, or a multi-receive buffer that is full.
     pub released: bool,
-    /// It was put into the queue of posted receives.
-    pub(crate) listed: bool,
+    /// Whether it was put into the queue of posted receives.
+    pub(crate) listed: Listed,
+}
+
+/// Whether a receive was put into the queue of posted receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Listed {
+    /// It is held: messages that wait come first.
+    No,
+    /// It was.
+    Yes,
+    /// It was, and [`Matcher::visit_posted`] has come by.
+    Seen,
 }
 
 impl<B: Buffer> Recv<B> {
@@ -101,7 +113,7 @@ impl<B: Buffer> Recv<B> {
             used: 0,
             filling: 0,
             released: false,
-            listed: true,
+            listed: Listed::Yes,
         }
     }
 
@@ -115,6 +127,11 @@ impl<B: Buffer> Recv<B> {
             multi: false,
             ..self
         }
+    }
+
+    /// Whether it was put into the queue of posted receives.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed != Listed::No
     }
 
     /// The deferred work it is for.
@@ -265,7 +282,7 @@ impl<B: Buffer> Matcher<B> {
     #[inline(never)]
     pub fn hold(&mut self, recv: Recv<B>) -> Result<RecvId> {
         self.recvs.insert(Recv {
-            listed: false,
+            listed: Listed::No,
             ..recv
         })
     }
@@ -273,9 +290,9 @@ impl<B: Buffer> Matcher<B> {
     /// Posts a receive that was held, behind all others.
     pub fn post_held(&mut self, id: RecvId) {
         if let Some(recv) = self.recvs.get_mut(id)
-            && !recv.listed
+            && recv.listed == Listed::No
         {
-            recv.listed = true;
+            recv.listed = Listed::Yes;
             let tagged = recv.want.tag.is_some();
             self.list(id, tagged);
         }
@@ -350,9 +367,26 @@ impl<B: Buffer> Matcher<B> {
         Some(found)
     }
 
+    /// Receives that are posted or being filled.
+    #[must_use]
+    pub const fn receives(&self) -> usize {
+        self.recvs.len()
+    }
+
+    /// Shows the first `most` receives of either kind that wait for a message, and whether each is seen
+    /// for the first time.
+    pub fn visit_posted(&mut self, most: usize, visit: &mut dyn FnMut(RecvId, &Recv<B>, bool)) {
+        let mut look = |id: RecvId, recv: &mut Recv<B>| {
+            let is_new = core::mem::replace(&mut recv.listed, Listed::Seen) != Listed::Seen;
+            visit(id, recv, is_new);
+        };
+        self.msg.visit(&mut self.recvs, most, &mut look);
+        self.tagged.visit(&mut self.recvs, most, &mut look);
+    }
+
     /// Takes a receive out of its queue; it stays known by its id.
     pub fn unpost(&mut self, id: RecvId) -> bool {
-        let Some(recv) = self.recvs.get(id).filter(|recv| recv.listed) else {
+        let Some(recv) = self.recvs.get(id).filter(|recv| recv.is_listed()) else {
             return false;
         };
         let posted = match recv.want.tag {

@@ -66,6 +66,12 @@ impl<T: Copy> Ring<T> {
         self.len == 0
     }
 
+    /// The place of the front: it changes whenever a value is taken, until all places were used.
+    #[must_use]
+    pub const fn head(&self) -> usize {
+        self.head
+    }
+
     /// Makes room for at least `count` values.
     ///
     /// # Errors

@@ -176,6 +176,14 @@ impl<T> Queue<T> {
         Some(&self.items.get(id)?.op)
     }
 
+    /// The operations whose turn has not come.
+    pub fn waiting(&self) -> impl Iterator<Item = (TriggeredId, When, &T)> {
+        self.items.ids().filter_map(|id| {
+            let item = self.items.get(id)?;
+            matches!(item.place, Place::Heap(_)).then_some((id, item.when, &item.op))
+        })
+    }
+
     /// As [`Queue::get`], to be changed.
     pub fn get_mut(&mut self, id: TriggeredId) -> Option<&mut T> {
         Some(&mut self.items.get_mut(id)?.op)

@@ -13,7 +13,7 @@ use ripstop_os::{IoVec, IoVecMut, Shutdown};
 use ripstop_shm::Shm;
 use ripstop_stream::{
     AttachState, Attached, DirectAccess, GetPieces, Got, InPlace, JointCopy, Link, Offer, Payload,
-    Transport,
+    Traffic, Transport,
 };
 use ripstop_tcp::Tcp;
 use ripstop_types::{Errno, Result, RmaIov};
@@ -79,6 +79,10 @@ impl Link for LnxLink {
 
     fn is_unanswered(&self) -> bool {
         each!(self, link => link.is_unanswered())
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        each!(self, link => link.traffic())
     }
 
     #[inline]

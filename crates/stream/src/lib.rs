@@ -32,6 +32,7 @@ mod table;
 mod transport;
 mod tunables;
 mod tx;
+mod watch;
 
 pub use addr::{Addr, Own, Peers};
 pub use api::av::Av;
@@ -56,7 +57,7 @@ pub use transport::direct_access::{
 };
 pub use transport::in_place::InPlace;
 pub use transport::joint_copy::JointCopy;
-pub use transport::link::Link;
+pub use transport::link::{Link, Traffic};
 pub use transport::listener::Listener;
 pub use transport::offer::{Lent, Offer};
 pub use transport::readiness::{EpollOnly, Readiness, ReadyLink};

@@ -16,6 +16,10 @@ pub trait System: Debug + 'static {
     /// What wakes a domain that has deadlines.
     type Timer: Timer;
 
+    /// Whether domains look once a second at what waits, tell the log of it and show it to other
+    /// processes.
+    const WATCHES: bool = false;
+
     /// Monotonic time since an arbitrary start.
     fn now() -> Duration;
 
@@ -94,6 +98,8 @@ pub struct Os;
 impl System for Os {
     type Poller = Epoll;
     type Timer = ripstop_os::Timer;
+
+    const WATCHES: bool = true;
 
     #[inline(always)]
     fn now() -> Duration {

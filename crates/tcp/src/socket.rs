@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
-use ripstop_stream::{EpollOnly, HandshakeError, Link, Listener, Origin, Os, Transport, bind};
+use ripstop_stream::{
+    EpollOnly, HandshakeError, Link, Listener, Origin, Os, Traffic, Transport, bind,
+};
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -124,6 +126,15 @@ impl Link for TcpSocket {
 
     fn is_unanswered(&self) -> bool {
         self.0.is_unanswered(SILENCE)
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        let (sent, received) = self.0.traffic().ok()?;
+        Some(Traffic {
+            unit: "bytes",
+            sent,
+            received,
+        })
     }
 
     #[inline(always)]

@@ -94,7 +94,7 @@ record! {
         pub way: String,
         /// The protocol of long messages.
         pub protocol: String,
-        /// Bytes that were sent and received, where that is known.
+        /// What was sent and received, where that is known.
         pub traffic: Option<Traffic>,
         /// Long payloads that were written to the connection, and their bytes.
         pub long: Count,
@@ -108,9 +108,11 @@ record! {
 }
 
 record! {
-    /// Bytes of a connection.
-    #[derive(Copy)]
+    /// What has gone over a connection.
     pub struct Traffic {
+        /// What is counted: `bytes`, or `entries` of a ring, each of which has a small message or a part
+        /// of a longer one.
+        pub unit: String,
         /// Sent since it was made.
         pub sent: u64,
         /// Received since it was made.
@@ -269,21 +271,61 @@ impl Snapshot {
     }
 }
 
-impl WaitKind {
+impl Wait {
     /// What would end it.
     #[must_use]
-    pub const fn ends_by(self) -> &'static str {
-        match self {
-            Self::Receive => "a message of that peer",
-            Self::AnyReceive => "a message of any peer",
-            Self::Announced => "a receive that the peer posts for it",
-            Self::Unsent => "the peer reading what it was sent",
-            Self::Unread => "receives for the messages of that peer",
-            Self::Connecting => "the peer making progress, or its address being right",
-            Self::Answer => "the peer making progress",
-            Self::Join => "that member joining the same group",
-            Self::Collective => "that member calling the same operation",
-            Self::Threshold => "the counter reaching the threshold",
+    pub const fn ends_by(&self) -> &'static str {
+        match self.kind {
+            WaitKind::Receive => "a message of that peer",
+            WaitKind::AnyReceive => "a message of any peer",
+            WaitKind::Announced => "a receive that the peer posts for it",
+            WaitKind::Unsent => "the peer reading what it was sent",
+            WaitKind::Unread => "receives that this process posts for them",
+            WaitKind::Connecting => "the peer making progress at that address",
+            WaitKind::Answer => "the peer making progress",
+            WaitKind::Join => "that member joining the same group",
+            WaitKind::Collective => "that member calling the same operation",
+            WaitKind::Threshold => "the counter reaching the threshold",
         }
+    }
+
+    /// The call with what it is about.
+    #[must_use]
+    pub fn text(&self) -> String {
+        use core::fmt::Write as _;
+
+        let mut text = self.call.clone();
+        let mut about = Vec::new();
+        match self.tag {
+            Some(Tag { tag, ignore: 0 }) => about.push(format!("tag {tag:#x}")),
+            Some(Tag { tag, ignore }) => about.push(format!("tag {tag:#x}, ignoring {ignore:#x}")),
+            None => {}
+        }
+        if self.len > 0 {
+            about.push(format!("{} bytes", self.len));
+        }
+        if self.count > 1 {
+            let unit = match self.kind {
+                WaitKind::Unread => "messages",
+                _ => "operations",
+            };
+            about.push(format!("{} {unit}", self.count));
+        }
+        if !self.note.is_empty() {
+            about.push(self.note.clone());
+        }
+        if !about.is_empty() {
+            // Text takes whatever is written.
+            let _ = write!(text, " ({})", about.join(", "));
+        }
+        if let Some(peer) = &self.peer {
+            let word = match self.kind {
+                WaitKind::Receive | WaitKind::AnyReceive | WaitKind::Unread => "from",
+                WaitKind::Join | WaitKind::Collective => "with",
+                _ => "to",
+            };
+            let _ = write!(text, " {word} {peer}");
+        }
+        text
     }
 }

@@ -11,6 +11,7 @@ fn peer(name: &str) -> Peer {
         way: "ring".to_owned(),
         protocol: "eager to 512 KiB".to_owned(),
         traffic: Some(Traffic {
+            unit: "bytes".to_owned(),
             sent: 1,
             received: 2,
         }),

@@ -28,3 +28,4 @@ pub use message::{EAGER, Gone, Kind, Message};
 pub use operation::{Action, Outcome, Place, Purpose, Request, Task, Waits};
 pub use plan::{Buf, Part, Plan, Range, Step, Then};
 pub use progress::Arrival;
+pub use waiting::Held;

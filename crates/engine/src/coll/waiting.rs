@@ -3,13 +3,13 @@
 
 use core::time::Duration;
 
-use ripstop_types::FiAddr;
+use ripstop_types::{Collective, FiAddr};
 
 use crate::Buffer;
 use crate::coll::group::{Collectives, Group, State};
 use crate::coll::message::{Kind, Message};
 use crate::coll::operation::{Action, Receiving, Sending, Task, Waits};
-use crate::id::{CollOpId, GroupId};
+use crate::id::{CollOpId, EpId, GroupId};
 
 /// After how long without progress a member asks those it waits for; a round.
 const ROUND: Duration = Duration::from_secs(1);
@@ -21,7 +21,73 @@ const LOG_ROUNDS: u32 = 5;
 /// wait for ever.
 const DEADLOCK_ROUNDS: u32 = 10;
 
+/// What waits for another member.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// The endpoint.
+    pub ep: EpId,
+    /// The operation and its number in the group, or `None` while the group is being joined.
+    pub operation: Option<(Collective, u32)>,
+    /// The members of the group.
+    pub members: u32,
+    /// The rank of the one that is waited for.
+    pub rank: u32,
+    /// Its place in the address vector.
+    pub member: FiAddr,
+    /// How many others are waited for besides.
+    pub others: u32,
+    /// Since when nothing has happened, up to a round more.
+    pub age: Duration,
+}
+
 impl<B: Buffer> Collectives<B> {
+    /// Shows what waits for other members.
+    pub fn visit_held(&self, visit: &mut dyn FnMut(Held)) {
+        for id in self.ops.ids() {
+            let Some(op) = self.ops.get(id).filter(|op| op.error.is_none()) else {
+                continue;
+            };
+            let Some(step) = op.step else { continue };
+            let recv = step.recv.filter(|_| op.receiving != Receiving::Done);
+            let send = step.send.filter(|_| op.sending != Sending::Done);
+            let (Some(part), Some(group)) = (recv.or(send), self.groups.get(op.group)) else {
+                continue;
+            };
+            if let Some(member) = group.member(part.peer) {
+                visit(Held {
+                    ep: group.ep,
+                    operation: Some((op.plan.collective(), op.seq)),
+                    members: group.n(),
+                    rank: part.peer,
+                    member,
+                    others: 0,
+                    age: ROUND.saturating_mul(op.rounds),
+                });
+            }
+        }
+        for id in self.groups.ids() {
+            let joining = |group: &&Group| group.state == State::Joining;
+            let Some(group) = self.groups.get(id).filter(joining) else {
+                continue;
+            };
+            let Some(rank) = group.awaited().next() else {
+                continue;
+            };
+            let others = group.awaited().count().saturating_sub(1);
+            if let Some(member) = group.member(rank) {
+                visit(Held {
+                    ep: group.ep,
+                    operation: None,
+                    members: group.n(),
+                    rank,
+                    member,
+                    others: u32::try_from(others).unwrap_or(u32::MAX),
+                    age: ROUND.saturating_mul(group.rounds),
+                });
+            }
+        }
+    }
+
     /// Time has passed. Returns whether to call again soon.
     pub fn tick(&mut self, now: Duration) -> bool {
         for id in self.ops.every_id() {

@@ -197,6 +197,29 @@ impl Posted {
         in_table.any(&mut wanted) || self.list.find(recvs, |_, recv| wanted(recv)).is_some()
     }
 
+    /// Shows the first `most` receives.
+    pub(super) fn visit<B>(
+        &self,
+        recvs: &mut Pool<RecvId, Recv<B>>,
+        most: usize,
+        visit: &mut dyn FnMut(RecvId, &mut Recv<B>),
+    ) {
+        let mut show = |recvs: &mut Pool<RecvId, Recv<B>>, id: RecvId| {
+            if let Some(recv) = recvs.get_mut(id) {
+                visit(id, recv);
+            }
+        };
+        for id in self.table.iter().take(most) {
+            show(recvs, id);
+        }
+        let mut at = self.list.first();
+        for _ in 0..most {
+            let Some(id) = at else { break };
+            show(recvs, id);
+            at = self.list.after(recvs, id);
+        }
+    }
+
     /// Puts the receives into the table. Without memory they stay in the list.
     #[cold]
     #[inline(never)]

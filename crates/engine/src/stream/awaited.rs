@@ -27,6 +27,8 @@ pub(super) enum Until<B> {
 pub(super) struct RtsEntry<B> {
     /// The receiver knows the payload's address, and may get it from there.
     pub(super) is_get: bool,
+    /// [`Engine::visit_announced`](super::Engine::visit_announced) has come by.
+    pub(super) seen: bool,
     pub(super) iov: Iov<B>,
     pub(super) info: TxInfo,
 }

@@ -552,6 +552,12 @@ impl<T> Table<T> {
         self.entries.iter_mut().flatten()
     }
 
+    /// The entries with their indices.
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u16, &mut T)> {
+        let entries = (0..=u16::MAX).zip(&mut self.entries);
+        entries.filter_map(|(place, entry)| Some((Self::index(place), entry.as_mut()?)))
+    }
+
     pub(super) fn take(&mut self, index: u16) -> Option<T> {
         let place = Self::place(index)?;
         let entry = self.entries.get_mut(usize::from(place))?.take()?;

@@ -17,6 +17,8 @@
 //! * Messages whose payload this side gets from the memory of a peer: [`Output::Get`], then
 //!   [`Engine::get`].
 //! * Receives that another provider has: [`Engine::next_arrival`] names the messages to ask about.
+//! * Who wonders why nothing happens looks at what waits: [`Conn::pending`], [`Engine::visit_posted`],
+//!   [`Engine::visit_announced`], [`Engine::visit_groups`].
 //! * Completions are read from [`Engine::cq_mut`].
 
 mod arriving;
@@ -43,6 +45,7 @@ mod target;
 mod tests;
 mod tx;
 mod unexpected;
+mod watch;
 mod work;
 mod write;
 
@@ -62,4 +65,5 @@ pub use request::{
 pub use rma::{Appended, RmaPlan};
 pub use rx::{RxWant, Whole};
 pub use tx::Replayed;
+pub use watch::{Announced, LongMessages, Pending, Queued, Waiting};
 pub use work::Unposted;

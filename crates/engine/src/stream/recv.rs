@@ -65,7 +65,7 @@ impl<B: Buffer> Engine<B> {
         loop {
             let matcher = self.srxs.get_mut(srx)?;
             let recv = matcher.recv(recv_id)?;
-            if recv.released || recv.listed {
+            if recv.released || recv.is_listed() {
                 return None;
             }
             let want = recv.want;

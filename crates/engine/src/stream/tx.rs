@@ -360,6 +360,7 @@ impl<B: Buffer> Engine<B> {
         let address = conn.get_address(send);
         let entry = RtsEntry {
             is_get: address.is_some(),
+            seen: false,
             iov: send.iov,
             info: send.info(),
         };

@@ -41,6 +41,12 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Entries that were read, for who watches; it wraps.
+    #[must_use]
+    pub fn entries_read(&self) -> u64 {
+        self.cursors.position(self.head.load(Relaxed))
+    }
+
     pub(super) fn new(memory: &Memory, layout: Layout, side: Side) -> Self {
         let direction = side.reads();
         let cursors = CursorSpace::new(layout.entries());

@@ -42,6 +42,12 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Entries that were written, for who watches; it wraps.
+    #[must_use]
+    pub fn entries_written(&self) -> u64 {
+        self.cursors.position(self.tail.load(Relaxed))
+    }
+
     pub(super) fn new(memory: &Memory, layout: Layout, side: Side) -> Self {
         let direction = side.writes();
         let cursors = CursorSpace::new(layout.entries());

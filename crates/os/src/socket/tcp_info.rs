@@ -40,6 +40,17 @@ impl Socket {
         })
     }
 
+    /// Bytes that the peer's system has acknowledged, and that have come from it, since the connection was
+    /// made.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn traffic(&self) -> Result<(u64, u64)> {
+        let info = self.tcp_info()?;
+        Ok((info.tcpi_bytes_acked, info.tcpi_bytes_received))
+    }
+
     /// The kernel's account; what an older one leaves out is 0.
     fn tcp_info(&self) -> Result<libc::tcp_info> {
         let mut info = MaybeUninit::<libc::tcp_info>::zeroed();

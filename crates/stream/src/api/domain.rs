@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use ripstop_types::{Errno, Progress, Result};
 
 use crate::api::fabric::Fabric;
 use crate::logging::{EPOLL, EVENT_FD};
+use crate::state::watch::Sleepers;
 use crate::state::yield_policy::YieldNow;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
@@ -70,7 +71,7 @@ pub struct Inner<T: Transport, K: Mode> {
     /// Counts progress made by the application, so that the progress thread can tell.
     activity: AtomicU64,
     /// Application threads that wait inside a call, and so make progress.
-    pub(crate) waiting: AtomicU32,
+    pub(crate) waiting: Arc<Sleepers>,
     stop: AtomicBool,
     /// What is known of the memory of this process.
     pub(crate) finder: K::Lock<Finder>,
@@ -140,7 +141,7 @@ impl<T: Transport> Inner<T, Shared> {
         while !self.stop.load(Ordering::Acquire) {
             std::thread::park_timeout(STANDBY);
             let now = self.activity.load(Ordering::Relaxed);
-            if now != seen || self.waiting.load(Ordering::Relaxed) > 0 {
+            if now != seen || self.waiting.any() {
                 seen = now;
                 continue;
             }
@@ -163,8 +164,7 @@ impl<T: Transport> Inner<T, Shared> {
                 let _ = self.epoll.wait(events);
                 self.end_sleep();
             }
-            let back = self.activity.load(Ordering::Relaxed) != seen
-                || self.waiting.load(Ordering::Relaxed) > 0;
+            let back = self.activity.load(Ordering::Relaxed) != seen || self.waiting.any();
             if back || self.stop.load(Ordering::Acquire) {
                 self.state.lock().unattended = false;
                 return;
@@ -210,12 +210,13 @@ impl<T: Transport, K: Mode> Domain<T, K> {
         let wake = EventFd::new().inspect_err(lacks!(T::Domain, EVENT_FD))?;
         epoll.add(&wake, token::WAKE, Interest::READ)?;
         let state = State::new(Arc::clone(&fabric.params), Arc::clone(&epoll))?;
+        let waiting = Arc::clone(&state.watch.sleepers);
         let inner = Arc::new(Inner {
             state: K::Lock::new(state),
             epoll,
             wake,
             activity: AtomicU64::new(0),
-            waiting: AtomicU32::new(0),
+            waiting,
             stop: AtomicBool::new(false),
             finder: K::Lock::new(Finder::default()),
         });
@@ -226,6 +227,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
         } else {
             None
         };
+        inner.state.lock().watch.has_thread = thread.is_some();
         Ok(Arc::new(Self {
             inner,
             fabric: Arc::clone(fabric),

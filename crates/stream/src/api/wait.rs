@@ -1,7 +1,6 @@
 //! Waiting for queues and counters, by descriptor or inside a call.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -76,9 +75,9 @@ impl Seat {
         if domain.inner.begin_sleep() {
             return Ok(false);
         }
-        domain.inner.waiting.fetch_add(1, Ordering::Relaxed);
+        domain.inner.waiting.enter();
         let slept = self.epoll.wait(events, time);
-        domain.inner.waiting.fetch_sub(1, Ordering::Relaxed);
+        domain.inner.waiting.leave();
         domain.inner.end_sleep();
         self.doorbell.drain()?;
         match slept {

@@ -6,6 +6,7 @@ use ripstop_engine::id::ConnId;
 use ripstop_types::Errno;
 
 use crate::state::connection::{Connection, MAX_RESTART_TIME};
+use crate::state::watch::WATCH_INTERVAL;
 use crate::state::{State, TIMER_INTERVAL};
 use crate::system::{System, Timer as _};
 use crate::transport::Transport;
@@ -115,11 +116,22 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Looks at deadlines; the timer runs only while there are any.
+    /// The timer has gone off: it runs while there are deadlines, and once a second to look at what
+    /// waits.
     pub(crate) fn handle_timer(&mut self) {
         self.timer.drain();
         let now = T::System::now();
-        let watch = T::Link::CHECKS_PEER && self.is_watch_due(now);
+        let checks_peers = T::Link::CHECKS_PEER && self.is_watch_due(now);
+        if checks_peers || self.timer_period == TIMER_INTERVAL {
+            self.look_at_deadlines(now, checks_peers);
+        }
+        if self.watch.is_due(now) {
+            self.look_at_waits(now);
+        }
+        self.after();
+    }
+
+    fn look_at_deadlines(&mut self, now: Duration, checks_peers: bool) {
         let mut waiting = !self.accepting.is_empty();
         for id in self.accepting.late(now) {
             // This process may have been away for that long, and not looked.
@@ -133,7 +145,7 @@ impl<T: Transport> State<T> {
                 continue;
             };
             if connection.is_up() {
-                if watch
+                if checks_peers
                     && connection
                         .link
                         .as_ref()
@@ -180,7 +192,6 @@ impl<T: Transport> State<T> {
         if !waiting {
             self.slow_timer();
         }
-        self.after();
     }
 
     /// Makes sure that deadlines are checked.
@@ -188,8 +199,19 @@ impl<T: Transport> State<T> {
         self.set_timer(TIMER_INTERVAL);
     }
 
-    /// There are no deadlines; connections that have to be watched are checked now and then.
+    /// There is an endpoint, and so something to look at.
+    pub(crate) fn start_watching(&mut self) {
+        if self.timer_period.is_zero() {
+            self.slow_timer();
+        }
+    }
+
+    /// There are no deadlines; what waits, and connections that have to be watched, are looked at now and
+    /// then.
     pub(crate) fn slow_timer(&mut self) {
+        if self.watch.is_on() {
+            return self.set_timer(WATCH_INTERVAL);
+        }
         let up = |connection: &Connection<T>| connection.is_up();
         let watched = T::Link::CHECKS_PEER && self.connections.iter().any(up);
         self.set_timer(if watched {

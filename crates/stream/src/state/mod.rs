@@ -14,6 +14,7 @@ pub(crate) mod place;
 pub(crate) mod slots;
 pub(crate) mod tx_buffer;
 pub(crate) mod waiters;
+pub(crate) mod watch;
 pub(crate) mod yield_policy;
 
 use std::collections::HashSet;
@@ -41,6 +42,7 @@ use crate::state::joint_get::JointGet;
 use crate::state::slots::Slots;
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::state::waiters::Waiters;
+use crate::state::watch::Watch;
 use crate::state::yield_policy::YieldPolicy;
 use crate::system::{Poller as _, System, Timer as _};
 use crate::transport::offer::Offer;
@@ -139,6 +141,7 @@ pub(crate) struct State<T: Transport> {
     /// The highest context of a peer that any connection was with.
     pub(crate) max_context: u8,
     pub(crate) waiters: Waiters<Arc<EventFd>>,
+    pub(crate) watch: Watch,
     pub(crate) yield_policy: YieldPolicy,
     pub(crate) works: Works,
     pub(crate) groups: ById<GroupId, GroupState>,
@@ -217,6 +220,10 @@ impl<T: Transport> State<T> {
             ending: Vec::new(),
             max_context: 0,
             waiters: Waiters::default(),
+            watch: match T::System::WATCHES {
+                true => Watch::new(),
+                false => Watch::default(),
+            },
             yield_policy: YieldPolicy::new(!polls_links::<T>()),
             works: Works::default(),
             groups: ById::new(),

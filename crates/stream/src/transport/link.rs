@@ -12,6 +12,17 @@ use crate::transport::direct_access::DirectAccess;
 use crate::transport::in_place::InPlace;
 use crate::transport::joint_copy::JointCopy;
 
+/// What has gone over a link since it was made, in units of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// What is counted.
+    pub unit: &'static str,
+    /// Sent, as far as the peer's system has it.
+    pub sent: u64,
+    /// Received.
+    pub received: u64,
+}
+
 /// One end of a connection: a stream of bytes each way, like a stream socket. It never blocks: what
 /// cannot be done now is `EAGAIN`, and epoll tells by its descriptor when it can be. It is closed
 /// when it is dropped.
@@ -38,6 +49,11 @@ pub trait Link: AsFd + Debug + Send + Sync + Sized + 'static {
     /// Whether bytes are under way that the peer's machine should long have acknowledged.
     fn is_unanswered(&self) -> bool {
         false
+    }
+
+    /// What has gone each way, where the system or the link itself counts it anyway.
+    fn traffic(&self) -> Option<Traffic> {
+        None
     }
 
     /// Writes the front of `bytes`; returns how many, at least 1.
