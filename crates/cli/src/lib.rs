@@ -1,5 +1,5 @@
 //! What the tools do: [`info`] is `fi_info`, [`pingpong`] is `fi_pingpong`, [`strerror`] is
-//! `fi_strerror`, [`ripstop`] with [`perf`] is `ripstop`. Each binary only calls its `main` here;
+//! `fi_strerror`, [`ripstop`] with [`perf`] and `watch` is `ripstop`. Each binary only calls its `main` here;
 //! `ripstop`, started under the name of another tool, is that one.
 #![forbid(unsafe_code)]
 
@@ -12,3 +12,4 @@ pub mod pingpong;
 pub mod providers;
 pub mod ripstop;
 pub mod strerror;
+mod watch;

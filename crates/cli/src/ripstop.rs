@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
-use crate::{info, perf, pingpong, strerror};
+use crate::{info, perf, pingpong, strerror, watch};
 
 /// OpenFabrics Interfaces in Rust.
 #[derive(Parser)]
@@ -19,6 +19,11 @@ struct Args {
 enum Command {
     /// Measure latency, message rate and bandwidth between two processes of this machine.
     Perf(perf::Options),
+    /// What a running process has and does: endpoints, peers, what waits and for how long.
+    Top(watch::TopOptions),
+    /// What a process waits for, followed through the processes of this machine to the one that is the
+    /// cause.
+    Why(watch::WhyOptions),
     /// What the providers of this machine offer, as one JSON object (fi_info --json --why).
     Info,
     /// One of the two processes that `perf` starts.
@@ -44,6 +49,8 @@ pub fn main() -> anyhow::Result<()> {
 fn subcommand() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Perf(options) => perf::main(&options),
+        Command::Top(options) => watch::top(&options),
+        Command::Why(options) => watch::why(&options),
         Command::Info => info::print_json(),
         Command::PerfWorker(options) => perf::worker(&options),
     }

@@ -1,0 +1,241 @@
+//! From a process to what it waits for, and from there on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ripstop_core::status::{Wait, WaitKind};
+
+use super::process::{Activity, Process};
+
+/// What has waited for less is not followed: nothing may be wrong with it.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// One process waits for another.
+#[derive(Clone, Debug)]
+pub(super) struct Step<'a> {
+    pub(super) from: &'a Process,
+    pub(super) wait: &'a Wait,
+    /// `None` for a peer of which nothing is known here.
+    pub(super) to: Option<&'a Process>,
+}
+
+/// Why a process waits.
+#[derive(Clone, Debug)]
+pub(super) enum Cause<'a> {
+    /// It waits for nothing that has lasted.
+    Nothing,
+    /// A process has ended, was stopped, or does not poll.
+    Inactive(&'a Process),
+    /// A process does not take messages that have come.
+    Unread(&'a Process, &'a Wait),
+    /// A process makes progress and waits for nobody: it has not done what the last step waits for.
+    Idle(&'a Process),
+    /// What a process waits for is its own to do.
+    Own(&'a Process, &'a Wait),
+    /// A peer of which nothing is known on this machine.
+    Unknown(&'a Wait),
+    /// A process waits for any peer, and none of those that it knows is the cause.
+    Anybody(&'a Process, &'a Wait),
+    /// Processes wait for each other: from the last one on to the one with this place on the way.
+    Circle(usize),
+}
+
+impl Cause<'_> {
+    /// The most telling one first.
+    const fn order(&self) -> u32 {
+        match self {
+            Self::Inactive(process) => match process.activity {
+                Activity::Ended(_) => 0,
+                Activity::Stopped(_) | Activity::Traced(_) => 1,
+                _ => 2,
+            },
+            Self::Unread(..) => 3,
+            Self::Circle(_) => 4,
+            Self::Idle(_) => 5,
+            Self::Own(..) => 6,
+            Self::Unknown(_) => 7,
+            Self::Anybody(..) => 8,
+            Self::Nothing => 9,
+        }
+    }
+}
+
+/// A way from a process to a cause.
+#[derive(Clone, Debug)]
+pub(super) struct Way<'a> {
+    pub(super) steps: Vec<Step<'a>>,
+    pub(super) cause: Cause<'a>,
+}
+
+/// What a process waits for, the oldest first.
+fn waits(process: &Process) -> impl Iterator<Item = &Wait> {
+    let mut waits: Vec<&Wait> = process
+        .domains
+        .iter()
+        .flat_map(|domain| &domain.shown.waits)
+        .collect();
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.age));
+    let lasted = |wait: &&Wait| u128::from(wait.age) >= LEAST.as_nanos();
+    waits.into_iter().filter(lasted)
+}
+
+/// The process that a peer is.
+struct Peers<'a> {
+    by_name: BTreeMap<&'a str, &'a Process>,
+    by_pid: BTreeMap<u32, &'a Process>,
+}
+
+impl<'a> Peers<'a> {
+    fn of(processes: &'a [Process]) -> Self {
+        let (mut by_name, mut by_pid) = (BTreeMap::new(), BTreeMap::new());
+        // Of two with one address, that lives or is younger comes last.
+        let mut sorted: Vec<&Process> = processes.iter().collect();
+        sorted.sort_by_key(|process| !matches!(process.activity, Activity::Ended(_)));
+        for process in sorted {
+            by_pid.insert(process.pid, process);
+            for domain in &process.domains {
+                for endpoint in domain.shown.endpoints.iter() {
+                    by_name.insert(endpoint.name.as_str(), process);
+                }
+            }
+        }
+        Self { by_name, by_pid }
+    }
+
+    fn find(&self, wait: &Wait) -> Option<&'a Process> {
+        let named = wait.peer.as_deref().and_then(|name| self.by_name.get(name));
+        let numbered = wait.pid.and_then(|pid| self.by_pid.get(&pid));
+        named.or(numbered).copied()
+    }
+
+    /// Those that a process has connections with.
+    fn all_of(&self, process: &'a Process) -> Vec<&'a Process> {
+        let peers = process
+            .domains
+            .iter()
+            .flat_map(|domain| &domain.shown.peers);
+        let found = peers.filter_map(|peer| {
+            let numbered = || self.by_pid.get(&peer.pid?);
+            self.by_name.get(peer.name.as_str()).or_else(numbered)
+        });
+        found
+            .copied()
+            .filter(|peer| peer.pid != process.pid)
+            .collect()
+    }
+}
+
+/// The most telling way from a process, by the fewest steps.
+pub(super) fn follow<'a>(processes: &'a [Process], from: &'a Process) -> Way<'a> {
+    let peers = Peers::of(processes);
+    let mut ways: Vec<Way<'a>> = Vec::new();
+    // How each process was reached first.
+    let mut reached: BTreeMap<u32, Vec<Step<'a>>> = BTreeMap::from([(from.pid, Vec::new())]);
+    let mut queue = VecDeque::from([from]);
+    while let Some(process) = queue.pop_front() {
+        let steps = reached.get(&process.pid).cloned().unwrap_or_default();
+        let mut end = |cause| {
+            ways.push(Way {
+                steps: steps.clone(),
+                cause,
+            });
+        };
+        if is_inactive(process) {
+            end(Cause::Inactive(process));
+            continue;
+        }
+        let mut follows = false;
+        for wait in waits(process) {
+            let step = Step {
+                from: process,
+                wait,
+                to: peers.find(wait),
+            };
+            match wait.kind {
+                WaitKind::AnyReceive if wait.peer.is_none() => continue,
+                WaitKind::Unread => {
+                    follows = true;
+                    ways.push(Way {
+                        steps: steps.clone(),
+                        cause: Cause::Unread(process, wait),
+                    });
+                    continue;
+                }
+                WaitKind::Threshold => {
+                    follows = true;
+                    ways.push(Way {
+                        steps: steps.clone(),
+                        cause: Cause::Own(process, wait),
+                    });
+                    continue;
+                }
+                _ => {}
+            }
+            follows = true;
+            let mut on = steps.clone();
+            let Some(to) = step.to else {
+                on.push(step);
+                ways.push(Way {
+                    steps: on,
+                    cause: Cause::Unknown(wait),
+                });
+                continue;
+            };
+            let place = steps.iter().position(|step| step.from.pid == to.pid);
+            let place = place.or((to.pid == process.pid).then_some(steps.len()));
+            on.push(step);
+            if let Some(place) = place {
+                ways.push(Way {
+                    steps: on,
+                    cause: Cause::Circle(place),
+                });
+            } else if !reached.contains_key(&to.pid) {
+                reached.insert(to.pid, on);
+                queue.push_back(to);
+            }
+        }
+        if follows {
+            continue;
+        }
+        let steps = reached.get(&process.pid).cloned().unwrap_or_default();
+        let any = waits(process).find(|wait| wait.kind == WaitKind::AnyReceive);
+        let cause = match any {
+            Some(wait) => {
+                let inactive = peers
+                    .all_of(process)
+                    .into_iter()
+                    .filter(|peer| is_inactive(peer));
+                for to in inactive {
+                    let mut on = steps.clone();
+                    on.push(Step {
+                        from: process,
+                        wait,
+                        to: Some(to),
+                    });
+                    ways.push(Way {
+                        steps: on,
+                        cause: Cause::Inactive(to),
+                    });
+                }
+                match steps.is_empty() {
+                    true => Cause::Anybody(process, wait),
+                    false => Cause::Idle(process),
+                }
+            }
+            None if steps.is_empty() => Cause::Nothing,
+            None => Cause::Idle(process),
+        };
+        ways.push(Way { steps, cause });
+    }
+    let first = ways
+        .into_iter()
+        .min_by_key(|way| (way.cause.order(), way.steps.len()));
+    first.unwrap_or(Way {
+        steps: Vec::new(),
+        cause: Cause::Nothing,
+    })
+}
+
+const fn is_inactive(process: &Process) -> bool {
+    !matches!(process.activity, Activity::Polls | Activity::Sleeps)
+}

@@ -1,0 +1,1 @@
+//! Ways through made-up processes.
