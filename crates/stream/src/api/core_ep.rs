@@ -179,7 +179,6 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
             msg,
         };
         state.eps.insert(id, ep);
-        state.start_watching();
         drop(state);
         Ok(Arc::new(Self {
             domain: Arc::clone(domain),

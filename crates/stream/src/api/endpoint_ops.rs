@@ -217,6 +217,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             ep.has_rx = receives && reports && !ep.peer_rx;
         }
         state.update_fast_path(self.id);
+        state.start_watching();
         bound.enabled = true;
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ripstop_core::status::MAX_OBJECTS;
 use ripstop_engine::id::ConnId;
 use ripstop_types::Errno;
 
@@ -199,8 +200,12 @@ impl<T: Transport> State<T> {
         self.set_timer(TIMER_INTERVAL);
     }
 
-    /// There is an endpoint, and so something to look at.
+    /// There is one more endpoint, and so something to look at. Its address is shown at once: the program
+    /// may be away before the first pass.
     pub(crate) fn start_watching(&mut self) {
+        if self.watch.is_on() && self.eps.places() <= MAX_OBJECTS {
+            self.look_at_waits(T::System::now());
+        }
         if self.timer_period.is_zero() {
             self.slow_timer();
         }

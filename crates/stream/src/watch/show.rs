@@ -12,6 +12,7 @@ use ripstop_engine::stream::LongMessages;
 
 use crate::state::State;
 use crate::state::connection::Phase;
+use crate::state::ep::EpState;
 use crate::transport::Transport;
 use crate::transport::link::Link as _;
 use crate::watch::found::Found;
@@ -89,10 +90,9 @@ impl<T: Transport> State<T> {
         let mut endpoints = Vec::new();
         for id in self.eps.ids() {
             let Some(ep) = self.eps.get(id) else { continue };
-            let name = match (&ep.rdm, &ep.msg.local) {
-                (Some(rdm), _) => rdm.addr.to_string(),
-                (None, Some(local)) => local.to_string(),
-                (None, None) => String::new(),
+            let name = match &ep.rdm {
+                Some(rdm) => rdm.addr.to_string(),
+                None => self.name_of_msg(ep),
             };
             let (is_msg, srx) = (ep.is_msg, ep.srx);
             endpoints.push(Endpoint {
@@ -107,6 +107,15 @@ impl<T: Transport> State<T> {
             }
         }
         endpoints
+    }
+
+    /// The address of a connected endpoint, which is that of its link as soon as it has one.
+    fn name_of_msg(&self, ep: &EpState<T>) -> String {
+        let id = ep.routes.first().copied().flatten();
+        let link = id.and_then(|id| self.connections.get(id)?.link.as_ref());
+        let local = link.and_then(|link| link.local_addr().ok());
+        let local = local.or_else(|| ep.msg.local.clone());
+        local.map(|addr| addr.to_string()).unwrap_or_default()
     }
 
     /// The queues that endpoints report to.
