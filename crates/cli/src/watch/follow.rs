@@ -1,5 +1,6 @@
 //! From a process to what it waits for, and from there on.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -125,111 +126,110 @@ impl<'a> Peers<'a> {
     }
 }
 
-/// The most telling way from a process, by the fewest steps.
-pub(super) fn follow<'a>(processes: &'a [Process], from: &'a Process) -> Way<'a> {
-    let peers = Peers::of(processes);
-    let mut ways: Vec<Way<'a>> = Vec::new();
-    // How each process was reached first.
-    let mut reached: BTreeMap<u32, Vec<Step<'a>>> = BTreeMap::from([(from.pid, Vec::new())]);
-    let mut queue = VecDeque::from([from]);
-    while let Some(process) = queue.pop_front() {
-        let steps = reached.get(&process.pid).cloned().unwrap_or_default();
-        let mut end = |cause| {
-            ways.push(Way {
-                steps: steps.clone(),
-                cause,
-            });
-        };
+/// A search through processes, nearest first.
+struct Search<'a> {
+    peers: Peers<'a>,
+    ways: Vec<Way<'a>>,
+    /// How each process was reached first.
+    reached: BTreeMap<u32, Vec<Step<'a>>>,
+    queue: VecDeque<&'a Process>,
+}
+
+impl<'a> Search<'a> {
+    fn end(&mut self, steps: &[Step<'a>], cause: Cause<'a>) {
+        self.ways.push(Way {
+            steps: steps.to_vec(),
+            cause,
+        });
+    }
+
+    /// Looks at what a process waits for, which was reached by these steps.
+    fn look_at(&mut self, process: &'a Process, steps: &[Step<'a>]) {
         if is_inactive(process) {
-            end(Cause::Inactive(process));
-            continue;
+            return self.end(steps, Cause::Inactive(process));
         }
         let mut follows = false;
         for wait in waits(process) {
-            let step = Step {
-                from: process,
-                wait,
-                to: peers.find(wait),
-            };
             match wait.kind {
                 WaitKind::AnyReceive if wait.peer.is_none() => continue,
-                WaitKind::Unread => {
-                    follows = true;
-                    ways.push(Way {
-                        steps: steps.clone(),
-                        cause: Cause::Unread(process, wait),
-                    });
-                    continue;
-                }
-                WaitKind::Threshold => {
-                    follows = true;
-                    ways.push(Way {
-                        steps: steps.clone(),
-                        cause: Cause::Own(process, wait),
-                    });
-                    continue;
-                }
-                _ => {}
+                WaitKind::Unread => self.end(steps, Cause::Unread(process, wait)),
+                WaitKind::Threshold => self.end(steps, Cause::Own(process, wait)),
+                _ => self.step(process, wait, steps),
             }
             follows = true;
-            let mut on = steps.clone();
-            let Some(to) = step.to else {
-                on.push(step);
-                ways.push(Way {
-                    steps: on,
-                    cause: Cause::Unknown(wait),
-                });
-                continue;
-            };
-            let place = steps.iter().position(|step| step.from.pid == to.pid);
-            let place = place.or((to.pid == process.pid).then_some(steps.len()));
-            on.push(step);
-            if let Some(place) = place {
-                ways.push(Way {
-                    steps: on,
-                    cause: Cause::Circle(place),
-                });
-            } else if !reached.contains_key(&to.pid) {
-                reached.insert(to.pid, on);
-                queue.push_back(to);
-            }
         }
-        if follows {
-            continue;
+        if !follows {
+            self.end_at(process, steps);
         }
-        let steps = reached.get(&process.pid).cloned().unwrap_or_default();
-        let any = waits(process).find(|wait| wait.kind == WaitKind::AnyReceive);
-        let cause = match any {
-            Some(wait) => {
-                let inactive = peers
-                    .all_of(process)
-                    .into_iter()
-                    .filter(|peer| is_inactive(peer));
-                for to in inactive {
-                    let mut on = steps.clone();
-                    on.push(Step {
-                        from: process,
-                        wait,
-                        to: Some(to),
-                    });
-                    ways.push(Way {
-                        steps: on,
-                        cause: Cause::Inactive(to),
-                    });
-                }
-                match steps.is_empty() {
-                    true => Cause::Anybody(process, wait),
-                    false => Cause::Idle(process),
-                }
-            }
-            None if steps.is_empty() => Cause::Nothing,
-            None => Cause::Idle(process),
-        };
-        ways.push(Way { steps, cause });
     }
-    let first = ways
-        .into_iter()
-        .min_by_key(|way| (way.cause.order(), way.steps.len()));
+
+    /// Goes on to the peer that a process waits for.
+    fn step(&mut self, from: &'a Process, wait: &'a Wait, steps: &[Step<'a>]) {
+        let to = self.peers.find(wait);
+        let mut on = steps.to_vec();
+        on.push(Step { from, wait, to });
+        let Some(to) = to else {
+            return self.end(&on, Cause::Unknown(wait));
+        };
+        if let Some(place) = on.iter().position(|step| step.from.pid == to.pid) {
+            self.end(&on, Cause::Circle(place));
+        } else if let Entry::Vacant(first) = self.reached.entry(to.pid) {
+            first.insert(on);
+            self.queue.push_back(to);
+        }
+    }
+
+    /// A process waits for nobody in particular. Where it waits for any peer, one that can send nothing
+    /// may be the cause.
+    fn end_at(&mut self, process: &'a Process, steps: &[Step<'a>]) {
+        let Some(wait) = waits(process).find(|wait| wait.kind == WaitKind::AnyReceive) else {
+            return self.end(
+                steps,
+                match steps.is_empty() {
+                    true => Cause::Nothing,
+                    false => Cause::Idle(process),
+                },
+            );
+        };
+        for to in self.peers.all_of(process) {
+            if is_inactive(to) {
+                let mut on = steps.to_vec();
+                on.push(Step {
+                    from: process,
+                    wait,
+                    to: Some(to),
+                });
+                self.end(&on, Cause::Inactive(to));
+            }
+        }
+        self.end(
+            steps,
+            match steps.is_empty() {
+                true => Cause::Anybody(process, wait),
+                false => Cause::Idle(process),
+            },
+        );
+    }
+}
+
+/// The most telling way from a process, by the fewest steps.
+pub(super) fn follow<'a>(processes: &'a [Process], from: &'a Process) -> Way<'a> {
+    let mut search = Search {
+        peers: Peers::of(processes),
+        ways: Vec::new(),
+        reached: BTreeMap::from([(from.pid, Vec::new())]),
+        queue: VecDeque::from([from]),
+    };
+    while let Some(process) = search.queue.pop_front() {
+        let steps = search
+            .reached
+            .get(&process.pid)
+            .cloned()
+            .unwrap_or_default();
+        search.look_at(process, &steps);
+    }
+    let ways = search.ways.into_iter();
+    let first = ways.min_by_key(|way| (way.cause.order(), way.steps.len()));
     first.unwrap_or(Way {
         steps: Vec::new(),
         cause: Cause::Nothing,

@@ -186,7 +186,7 @@ pub(super) fn find(processes: &[Process], pid: u32) -> Result<&Process> {
     let is_alive = |process: &&Process| !matches!(process.activity, Activity::Ended(_));
     if let Some(process) = with_number()
         .find(is_alive)
-        .or_else(|| with_number().last())
+        .or_else(|| with_number().next_back())
     {
         return Ok(process);
     }

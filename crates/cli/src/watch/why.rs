@@ -49,7 +49,7 @@ fn object(step: &Step<'_>) -> String {
         WaitKind::Answer => format!("an answer of {who}"),
         WaitKind::Join => format!("{who} to join a group"),
         WaitKind::Collective => format!("{who} in a collective operation"),
-        WaitKind::Unread | WaitKind::Threshold => format!("{who}"),
+        WaitKind::Unread | WaitKind::Threshold => who,
     }
 }
 
@@ -105,8 +105,9 @@ pub(super) fn cause(process: &Process, way: &Way<'_>) -> String {
             who.activity.text()
         ),
         Cause::Idle(who) => format!(
-            "cause: {waiter} waits for {waits_for}, which {} and waits for nobody: it has not {}",
+            "cause: {waiter} waits for {waits_for}, which {} and waits for nobody{}: it has not {}",
             who.activity.text(),
+            receives(who),
             match last.map(|step| step.wait.kind) {
                 Some(WaitKind::Receive | WaitKind::AnyReceive) => "sent that message",
                 Some(WaitKind::Announced) => "posted a receive that fits",
@@ -149,6 +150,20 @@ pub(super) fn cause(process: &Process, way: &Way<'_>) -> String {
                 ),
             }
         }
+    }
+}
+
+/// What a process has posted for any peer, those with a tag if there are some.
+fn receives(who: &Process) -> String {
+    let domains = who.domains.iter();
+    let waits = domains.flat_map(|domain| &domain.shown.waits);
+    let of_any: Vec<&Wait> = waits
+        .filter(|wait| wait.kind == WaitKind::AnyReceive)
+        .collect();
+    let tagged = of_any.iter().find(|wait| wait.tag.is_some());
+    match tagged.or(of_any.first()) {
+        Some(wait) => format!(" in particular, only for any peer: {}", wait.text()),
+        None => String::new(),
     }
 }
 

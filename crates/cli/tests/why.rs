@@ -1,0 +1,309 @@
+//! `ripstop why` and `ripstop top` on processes that hang on purpose, and what the log of these says.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ripstop::{Domain, Endpoint, Hints, Peer, Progress};
+use serde_json::Value;
+
+/// What a process does, and by which provider.
+const ROLE: &str = "RIPSTOP_WHY_ROLE";
+const PROVIDER: &str = "RIPSTOP_WHY_PROVIDER";
+
+/// How long something that is to be seen may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Another process of this program.
+struct Other {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Other {
+    fn start(provider: &str, role: &str, variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "subprocess_that_hangs", "--nocapture"]);
+        command.env(ROLE, role).env(PROVIDER, provider);
+        command.envs(variables.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut address = None;
+        while address.is_none() {
+            let mut line = String::new();
+            let length = stdout.read_line(&mut line).unwrap();
+            assert!(length > 0, "it has ended");
+            address = line
+                .split_once("address ")
+                .map(|(_, address)| address.trim().to_owned());
+        }
+        Self {
+            child,
+            stdin,
+            stdout,
+            address: address.unwrap(),
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Tells it who its peer is; it goes on.
+    fn tell(&mut self, peer: &Self) {
+        writeln!(self.stdin, "{}", peer.address).unwrap();
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+/// Two processes that know each other.
+fn pair(provider: &str, roles: [&str; 2], variables: &[(&str, &str)]) -> [Other; 2] {
+    let [mut a, mut b] = roles.map(|role| Other::start(provider, role, variables));
+    a.tell(&b);
+    b.tell(&a);
+    [a, b]
+}
+
+/// What another process does; in this one it does nothing.
+#[test]
+fn subprocess_that_hangs() {
+    let (Ok(role), Ok(provider)) = (std::env::var(ROLE), std::env::var(PROVIDER)) else {
+        return;
+    };
+    // Where the library has no thread, a program that is elsewhere makes no progress.
+    let hints = Hints::rdm().provider(&provider);
+    let hints = match role.as_str() {
+        "is away" => hints.progress(Progress::Manual),
+        _ => hints,
+    };
+    let domain = hints.open().unwrap();
+    let ep = domain.endpoint().unwrap();
+    println!("address {}", ep.address().unwrap());
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let address: ripstop_core::Address = line.trim().parse().unwrap();
+    let peer = domain.insert(address).unwrap();
+    act(&role, &domain, &ep, peer);
+}
+
+fn act(role: &str, domain: &Domain, ep: &Endpoint, peer: Peer) {
+    match role {
+        "receives" => {
+            _ = ep.trecv(vec![0; 8], 5, 0, peer).wait();
+        }
+        "receives from any" => {
+            _ = ep.trecv(vec![0; 8], 99, 0, None).wait();
+        }
+        "does not post" => loop {
+            domain.progress();
+            std::thread::sleep(Duration::from_millis(1));
+        },
+        "is away" => _ = std::io::stdin().read_line(&mut String::new()),
+        "sends" => {
+            let sends: Vec<_> = (0..256)
+                .map(|_| ep.tsend(vec![0; 65536], 5, peer))
+                .collect();
+            for send in sends {
+                _ = send.wait();
+            }
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn ripstop(arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ripstop"));
+    command.args(arguments).output().unwrap()
+}
+
+fn why(pid: u32) -> Value {
+    let output = ripstop(&["why", "--json", &pid.to_string()]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Asks why a process waits until the answer is of this kind and about that process.
+fn await_cause(pid: u32, kind: &str, culprit: Option<u32>) -> Value {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let answer = why(pid);
+        let cause = &answer["cause"];
+        let of = cause["process"]["pid"].as_u64();
+        if cause["kind"] == kind && of == culprit.map(u64::from) {
+            return answer;
+        }
+        assert!(
+            Instant::now() < end,
+            "not {kind} of {culprit:?}: {answer:#}"
+        );
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn text(answer: &Value) -> &str {
+    answer["cause"]["text"].as_str().unwrap()
+}
+
+#[test]
+fn a_rank_that_sends_nothing_is_named() {
+    for provider in ["shm", "tcp"] {
+        let [a, b] = pair(provider, ["receives", "does not post"], &[]);
+        let answer = await_cause(a.pid(), "idle", Some(b.pid()));
+        assert!(
+            text(&answer).contains("has not sent that message"),
+            "{answer:#}"
+        );
+        let operation = answer["steps"][0]["operation"].as_str().unwrap();
+        assert!(
+            operation.starts_with("fi_trecv (tag 0x5, 8 bytes) from "),
+            "{operation}"
+        );
+        assert_eq!(answer["steps"][0]["to"]["pid"], b.pid());
+    }
+}
+
+#[test]
+fn a_rank_that_was_stopped_is_named() {
+    let [a, b] = pair("shm", ["receives", "receives from any"], &[]);
+    b.signal("STOP");
+    let answer = await_cause(a.pid(), "stopped", Some(b.pid()));
+    assert!(
+        text(&answer).contains("(stopped by a signal)"),
+        "{answer:#}"
+    );
+    let itself = await_cause(b.pid(), "stopped", Some(b.pid()));
+    assert!(text(&itself).contains("kill -CONT"), "{itself:#}");
+    b.signal("CONT");
+    await_cause(a.pid(), "idle", Some(b.pid()));
+}
+
+#[test]
+fn a_rank_that_was_killed_is_named() {
+    let [a, mut b] = pair("tcp", ["receives", "does not post"], &[]);
+    await_cause(a.pid(), "idle", Some(b.pid()));
+    b.child.kill().unwrap();
+    b.child.wait().unwrap();
+    let answer = await_cause(a.pid(), "ended", Some(b.pid()));
+    assert!(text(&answer).contains("has ended"), "{answer:#}");
+}
+
+#[test]
+fn a_rank_that_is_elsewhere_is_named() {
+    let [a, b] = pair("shm", ["receives", "is away"], &[]);
+    let answer = await_cause(a.pid(), "away", Some(b.pid()));
+    assert!(text(&answer).contains("has not polled for"), "{answer:#}");
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_are_a_circle() {
+    let [a, b] = pair("shm", ["receives", "receives"], &[]);
+    let answer = await_cause(a.pid(), "circle", None);
+    for rank in [&a, &b] {
+        assert!(
+            text(&answer).contains(&format!("(pid {})", rank.pid())),
+            "{answer:#}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_posts_no_receives_is_named() {
+    let few = [("FI_SHM_MAX_SAVED", "4")];
+    let [a, b] = pair("shm", ["sends", "does not post"], &few);
+    let answer = await_cause(a.pid(), "unread", Some(b.pid()));
+    assert!(
+        text(&answer).contains("posted no receives for"),
+        "{answer:#}"
+    );
+}
+
+#[test]
+fn the_log_tells_of_what_has_stalled() {
+    let stall = [("FI_LOG_STALL", "1")];
+    let [mut a, b] = pair("shm", ["receives", "does not post"], &stall);
+    let mut log = BufReader::new(a.child.stderr.take().unwrap()).lines();
+    let line = log
+        .find_map(|line| line.ok().filter(|line| line.contains("has waited")))
+        .unwrap();
+    for part in [
+        "fi_trecv (tag 0x5, 8 bytes) from ",
+        &b.address,
+        "; it ends by a message of that peer",
+        &format!("ripstop why {}", a.pid()),
+    ] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+}
+
+#[test]
+fn top_shows_endpoints_and_peers() {
+    let [a, b] = pair("shm", ["receives", "does not post"], &[]);
+    await_cause(a.pid(), "idle", Some(b.pid()));
+    let pid = a.pid().to_string();
+    let output = ripstop(&["top", "--once", "--json", &pid]);
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let domain = &shown["domains"][0];
+    assert_eq!(domain["provider"], "shm");
+    assert_eq!(domain["endpoints"][0]["address"], a.address);
+    assert_eq!(domain["waits"][0]["peer"], b.address);
+    let table = ripstop(&["top", "--once", &pid]);
+    let table = String::from_utf8_lossy(&table.stdout);
+    assert!(
+        table.contains(&a.address) && table.contains("fi_trecv"),
+        "{table}"
+    );
+}
+
+#[test]
+fn what_cannot_be_shown_is_said() {
+    // This process has no domain.
+    let own = std::process::id().to_string();
+    for (pid, said) in [
+        ("4000000000", "there is no process 4000000000"),
+        (own.as_str(), "shows nothing"),
+    ] {
+        for tool in ["top", "why"] {
+            let output = ripstop(&[tool, pid]);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                !output.status.success() && errors.contains(said),
+                "{errors}"
+            );
+        }
+    }
+}
+
+/// What a process shows goes with its domain, and with the process.
+#[test]
+fn nothing_is_left_of_a_process_that_ends() {
+    let mut a = Other::start("shm", "is away", &[]);
+    let pid = a.pid();
+    let b = Other::start("shm", "is away", &[]);
+    a.tell(&b);
+    why(pid);
+    writeln!(a.stdin).unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut a.stdout, &mut rest).unwrap();
+    assert!(a.child.wait().unwrap().success());
+    let output = ripstop(&["why", &pid.to_string()]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("there is no process"), "{errors}");
+}
