@@ -103,9 +103,7 @@ impl StatusPage {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create_new(true).mode(0o600);
         let file = OwnedFd::from(options.open(&path).map_err(|error| io(&error))?);
-        let memory = rustix::fs::ftruncate(&file, PAGE as u64)
-            .map_err(crate::errno::errno)
-            .and_then(|()| reserve(&file, PAGE as u64))
+        let memory = reserve(&file, PAGE as u64)
             .and_then(|()| SharedMemory::inherited(&file, 0, PAGE, true));
         let memory = memory.inspect_err(|_| {
             let _ = std::fs::remove_file(&path);
