@@ -72,8 +72,9 @@ pub fn init() {
             None,
             "hook",
             ParamType::String,
-            "Providers that intercept calls on the objects of others, name1;name2, from shared objects \
-             that are found as others are; debug stands for ofi_hook_debug (default: none)",
+            "What is put between programs and providers, name1;name2, the first one lowest: noop, which \
+             is built in and does nothing, or a provider from a shared object that intercepts calls on \
+             the objects of others; debug stands for its ofi_hook_debug (default: none)",
         );
         params.define(
             None,

@@ -11,7 +11,7 @@ pub(crate) const FLOORS: [&[&str]; 6] = [
     &["engine", "mem"],
     &["os", "core", "stream", "ibverbs", "foreign"],
     &["tcp", "shm", "udp", "verbs", "lnx"],
-    &["ripstop", "capi"],
+    &["ripstop", "hooks", "capi"],
     &["cli", "brick", "libfabric"],
 ];
 

@@ -33,7 +33,8 @@ fn open(
             Some(provider) => provider.open_fabric(attr, context),
             None => providers::open_fabric(&read, context),
         };
-        opened.map(|fabric| loaded::install(fabric, name))
+        // SAFETY: just opened, and the program does not have it yet.
+        opened.map(|fabric| unsafe { loaded::install(fabric, name) })
     })
 }
 

@@ -1,0 +1,70 @@
+//! What a hook is.
+
+use core::any::Any;
+use core::fmt::Debug;
+use std::sync::Arc;
+
+use ripstop_abi as abi;
+
+use crate::call::Call;
+
+/// A hook, of which there is one in a process.
+pub trait Hook: Sync {
+    /// What watches the calls on an object that was just opened; `parent` is what this hook made of
+    /// the object it was opened from, `None` for a fabric.
+    fn open(&self, opened: &Opened<'_>, parent: Option<&Arc<dyn Watch>>) -> Arc<dyn Watch>;
+}
+
+/// The hooks above a fabric and what is opened from it, the lowest first.
+pub type Hooks = Arc<[&'static dyn Hook]>;
+
+/// What watches the calls on one object, for one hook.
+pub trait Watch: Any + Debug + Send + Sync {
+    /// A call begins.
+    #[inline]
+    fn before(&self, _call: &Call) {}
+
+    /// It has returned: 0 or a count, or below zero an error with its sign changed. Of a call that
+    /// returns a value of another kind, 0.
+    #[inline]
+    fn after(&self, _call: &Call, _result: isize) {}
+
+    /// Another object that this hook watches was bound to this one (`fi_bind`) with these flags.
+    fn bound(&self, _other: &Arc<dyn Watch>, _flags: u64) {}
+
+    /// The object is closed, and no more calls come.
+    fn closed(&self) {}
+}
+
+/// An object that was just opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened<'a> {
+    /// Its class, `FI_CLASS_EP`.
+    pub class: usize,
+    /// A number that no other object of this process has.
+    pub id: u64,
+    /// The provider below, as programs name it.
+    pub provider: &'a str,
+    /// What it was opened with.
+    pub with: With<'a>,
+}
+
+/// The attributes that an object was opened with, as far as hooks look at them.
+#[derive(Clone, Copy, Debug)]
+pub enum With<'a> {
+    /// None of them.
+    Nothing,
+    /// The object belongs to another provider, which knows it: it is not watched.
+    Owner,
+    /// Another name of the endpoint it was opened from, with these flags for its operations.
+    Alias(u64),
+    /// A domain or an endpoint.
+    Info(&'a abi::fi_info),
+    /// The completion queue has room for so many entries of this format.
+    Cq {
+        /// How long an entry is, and what it has.
+        format: abi::fi_cq_format,
+        /// 0 for what the provider likes.
+        size: usize,
+    },
+}

@@ -1,0 +1,31 @@
+//! Hooks that are built into `libfabric.so.1`: what `FI_HOOK` names is put between a program and
+//! the provider of each fabric that is opened (`docs/design/hooks.md`).
+//!
+//! The objects of the C interface have their own operation tables, through which the static inline
+//! functions of its headers go. A hook lays tables of its own over those of an object, whose
+//! address, `fid` and every other field stay what they were ([`over`]). Each function of these
+//! tables says which call it is, asks the provider, and tells the result ([`calls`]); what is made of
+//! that is up to the hooks ([`hook`]). An object that no hook is asked for is not touched.
+#![deny(unsafe_code)]
+
+mod call;
+mod calls;
+mod hook;
+mod noop;
+mod over;
+
+pub use hook::{Hook, Hooks};
+pub use over::install;
+
+/// The hook of this name, with or without the beginning that C libfabric's names have; `None` if it
+/// is not built in.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static dyn Hook> {
+    match name.strip_prefix("ofi_hook_").unwrap_or(name) {
+        "noop" => Some(&noop::Noop),
+        _ => None,
+    }
+}
+
+/// The names of the hooks that are built in.
+pub const NAMES: &[&str] = &["noop"];
