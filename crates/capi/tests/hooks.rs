@@ -115,3 +115,89 @@ fn a_name_that_is_no_hook_is_a_line_in_the_log() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("FI_HOOK names nope"), "{errors}");
 }
+
+/// A file for what a hook writes, which is not there yet.
+fn file_for(name: &str) -> std::path::PathBuf {
+    let file = std::env::temp_dir().join(format!("ripstop-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&file);
+    file
+}
+
+/// The part of a line of JSON that is about a call to the second endpoint of a pair.
+fn row<'a>(json: &'a str, call: &str, peer: &str) -> &'a str {
+    let start = format!("{{\"call\":\"{call}\",\"peer\":\"{peer}\",");
+    let rest = json.split(&start).nth(1);
+    let rest = rest.unwrap_or_else(|| panic!("no {call} for {peer}: {json}"));
+    rest.split('}').next().unwrap()
+}
+
+#[test]
+fn perf_counts_calls_bytes_and_times() {
+    if is_program() {
+        let pair = Pair::open(FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, |_| {});
+        exchange(&pair, 10, 1000);
+        let bytes = [0_u8; 8];
+        let buf: *const c_void = bytes.as_ptr().cast();
+        post(pair.cq, || {
+            op!(pair.eps[0], tagged.inject(buf, 8, pair.addrs[1], 2))
+        });
+        return;
+    }
+    let file = file_for("perf");
+    let test = "perf_counts_calls_bytes_and_times";
+    let variables = [
+        ("FI_HOOK", "perf"),
+        ("FI_PERF_JSON", "1"),
+        ("FI_PERF_FILE", file.to_str().unwrap()),
+    ];
+    run(test, &variables);
+    let json = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let sent = row(&json, "fi_tsend", "1");
+    assert!(sent.starts_with("\"calls\":10,"), "{sent}");
+    for part in ["\"failed\":0,\"bytes\":10000,", "\"completed\":10,"] {
+        assert!(sent.contains(part), "{sent}");
+    }
+    let received = row(&json, "fi_trecv", "-");
+    assert!(received.contains("\"completed\":10,"), "{received}");
+    let injected = row(&json, "fi_tinject", "1");
+    assert!(injected.contains("\"bytes\":8"), "{injected}");
+    assert!(!injected.contains("completed"), "{injected}");
+    assert!(row(&json, "fi_endpoint", "-").starts_with("\"calls\":2,"));
+    assert!(row(&json, "fi_close", "-").starts_with("\"calls\":"));
+    assert!(json.contains("\"unfollowed\":0,"), "{json}");
+    // The same as a table, on stderr.
+    let output = run(test, &[("FI_HOOK", "perf;noop")]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let line = errors.lines().find(|line| line.starts_with("fi_tsend "));
+    let columns: Vec<&str> = line.unwrap().split_whitespace().collect();
+    assert_eq!((columns[1], columns[2], columns[5]), ("1", "10", "10000"));
+    assert_eq!(columns.len(), 10);
+}
+
+#[test]
+fn perf_writes_on_a_signal() {
+    if is_program() {
+        let pair = Pair::open(FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, |_| {});
+        exchange(&pair, 3, 10);
+        let pid = std::process::id().to_string();
+        let sent = Command::new("kill").args(["-USR2", &pid]).status().unwrap();
+        assert!(sent.success());
+        let file = std::env::var("FI_PERF_FILE").unwrap();
+        let written = || std::fs::read_to_string(&file).ok();
+        until("a table", || {
+            written().filter(|text| text.contains("fi_tsend "))
+        });
+        return;
+    }
+    let file = file_for("perf-signal");
+    let variables = [
+        ("FI_HOOK", "perf"),
+        ("FI_PERF_SIGNAL", "USR2"),
+        ("FI_PERF_FILE", file.to_str().unwrap()),
+    ];
+    run("perf_writes_on_a_signal", &variables);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(text.matches("\nfi_tsend ").count(), 2, "{text}");
+}

@@ -16,7 +16,7 @@ const UNUSED: [Unused; 11] = [
     unused(
         "perf_cntr",
         ParamType::String,
-        "C's hook perf does not load as a shared object",
+        "the hook perf counts calls, bytes and times, not what the processor counts",
     ),
     unused("hmem", ParamType::String, NO_DEVICES),
     unused("hmem_disable_p2p", ParamType::Bool, NO_DEVICES),
@@ -72,9 +72,28 @@ pub fn init() {
             None,
             "hook",
             ParamType::String,
-            "What is put between programs and providers, name1;name2, the first one lowest: noop, which \
-             is built in and does nothing, or a provider from a shared object that intercepts calls on \
+            "What is put between programs and providers, name1;name2, the first one lowest: noop and \
+             perf, which are built in, or a provider from a shared object that intercepts calls on \
              the objects of others; debug stands for its ofi_hook_debug (default: none)",
+        );
+        params.define(
+            None,
+            "perf_file",
+            ParamType::String,
+            "With FI_HOOK=perf: append the tables to this file (default: stderr)",
+        );
+        params.define(
+            None,
+            "perf_json",
+            ParamType::Bool,
+            "With FI_HOOK=perf: write a line of JSON in place of each table (default: false)",
+        );
+        params.define(
+            None,
+            "perf_signal",
+            ParamType::String,
+            "With FI_HOOK=perf: write the tables of all that is open when this signal comes, too, \
+             USR2 or a number; one that the program does not handle itself (default: none)",
         );
         params.define(
             None,

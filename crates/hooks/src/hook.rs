@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ripstop_abi as abi;
 
 use crate::call::Call;
+use crate::counting::Threads;
 
 /// A hook, of which there is one in a process.
 pub trait Hook: Sync {
@@ -67,4 +68,32 @@ pub enum With<'a> {
         /// 0 for what the provider likes.
         size: usize,
     },
+}
+
+impl Opened<'_> {
+    /// How many threads call at once, by the attributes of a domain.
+    pub(crate) fn threads(&self) -> Threads {
+        let With::Info(info) = self.with else {
+            return Threads::Several;
+        };
+        let attr = crate::attrs::domain(info);
+        attr.map_or(Threads::Several, |attr| Threads::of(attr.threading))
+    }
+
+    /// The flags of operations by default, of the transmit side and the receive side of an endpoint.
+    pub(crate) fn op_flags(&self) -> (u64, u64) {
+        let With::Info(info) = self.with else {
+            return (0, 0);
+        };
+        let tx = crate::attrs::tx(info).map_or(0, |attr| attr.op_flags);
+        let rx = crate::attrs::rx(info).map_or(0, |attr| attr.op_flags);
+        (tx, rx)
+    }
+}
+
+/// What a hook has made for an object, by its own type.
+#[inline]
+pub(crate) fn like<T: Watch>(watch: &Arc<dyn Watch>) -> Option<&T> {
+    let any: &dyn Any = &**watch;
+    any.downcast_ref()
 }

@@ -8,11 +8,17 @@
 //! that is up to the hooks ([`hook`]). An object that no hook is asked for is not touched.
 #![deny(unsafe_code)]
 
+mod attrs;
 mod call;
 mod calls;
+mod completions;
+mod counting;
 mod hook;
 mod noop;
 mod over;
+mod pending;
+mod perf;
+mod queues;
 
 pub use hook::{Hook, Hooks};
 pub use over::install;
@@ -23,9 +29,15 @@ pub use over::install;
 pub fn find(name: &str) -> Option<&'static dyn Hook> {
     match name.strip_prefix("ofi_hook_").unwrap_or(name) {
         "noop" => Some(&noop::Noop),
+        "perf" => Some(&perf::Perf),
         _ => None,
     }
 }
 
 /// The names of the hooks that are built in.
-pub const NAMES: &[&str] = &["noop"];
+pub const NAMES: &[&str] = &["noop", "perf"];
+
+/// The process ends: hooks write what they have of fabrics that are still open.
+pub fn at_end() {
+    perf::at_end();
+}

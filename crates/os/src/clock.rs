@@ -42,9 +42,71 @@ pub fn ticks() -> u32 {
     }
 }
 
+/// The same counter at its full width, for intervals of any length. [`Scale`] says how many
+/// nanoseconds they are.
+#[must_use]
+#[inline(always)]
+pub fn counter() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: as in `ticks`.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        now().as_nanos() as u64
+    }
+}
+
+/// What [`counter`] counts, measured between a moment and a later one.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    start: u64,
+    at: Duration,
+}
+
+impl Scale {
+    /// Begins to measure.
+    #[must_use]
+    pub fn start() -> Self {
+        let (start, at) = (counter(), now());
+        Self { start, at }
+    }
+
+    /// The counter when it began, and the time.
+    #[must_use]
+    pub const fn origin(&self) -> (u64, Duration) {
+        (self.start, self.at)
+    }
+
+    /// How many nanoseconds a step of the counter is by now. It is more precise the later it is asked.
+    #[must_use]
+    pub fn nanoseconds_a_step(&self) -> f64 {
+        let steps = counter().wrapping_sub(self.start);
+        let took = now().saturating_sub(self.at);
+        if steps == 0 {
+            return 1.0;
+        }
+        took.as_nanos() as f64 / steps as f64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scale_gives_the_length_of_an_interval() {
+        let scale = Scale::start();
+        let (before, start) = (counter(), now());
+        std::thread::sleep(Duration::from_millis(50));
+        let counted = (counter() - before) as f64 * scale.nanoseconds_a_step();
+        let took = (now() - start).as_nanos() as f64;
+        assert!(
+            (counted / took - 1.0).abs() < 0.2 || took > 500e6,
+            "{counted} {took}"
+        );
+    }
 
     #[test]
     fn time_passes() {

@@ -29,6 +29,7 @@ mod proc_stat;
 mod process;
 mod shareable;
 mod shared;
+mod signal;
 mod socket;
 mod status_page;
 pub mod thread;
@@ -48,6 +49,7 @@ pub use proc_stat::ProcStat;
 pub use process::{AttachError, Process, Remote};
 pub use shareable::{Shareable, SharedBuf};
 pub use shared::NamedMemory;
+pub use signal::Signal;
 pub use socket::{
     Connect, Keepalive, MAX_DESCRIPTORS, MAX_UNIX_NAME, Peer, PortRange, Shutdown, Socket, Spare,
 };

@@ -171,6 +171,7 @@ pub(crate) fn find(name: &str) -> Option<Arc<CProvider>> {
 /// The end of the process: all are taken off the list, last ones first, and cleaned up. An object
 /// leaves unless something of it is open. What a child has inherited is its parent's to clean up.
 fn end() {
+    ripstop_hooks::at_end();
     if PROCESS.get() != Some(&process::id()) {
         return;
     }
