@@ -10,6 +10,7 @@ mod c;
 
 use core::ffi::c_void;
 use core::ptr;
+use std::collections::BTreeMap;
 use std::process::{Command, Output};
 
 use c::*;
@@ -200,4 +201,170 @@ fn perf_writes_on_a_signal() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(text.matches("\nfi_tsend ").count(), 2, "{text}");
+}
+
+/// The fields of a protobuf message: number, value of an integer, bytes of all others.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (first, rest) = bytes.split_first().expect("a whole varint");
+            *bytes = rest;
+            value |= u64::from(first & 0x7f) << shift;
+            if first & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let value = varint(&mut bytes);
+        match key & 7 {
+            0 => all.push((key >> 3, value, &bytes[..0])),
+            2 => {
+                let (inner, rest) = bytes.split_at(value as usize);
+                all.push((key >> 3, 0, inner));
+                bytes = rest;
+            }
+            other => panic!("wire type {other}"),
+        }
+    }
+    all
+}
+
+/// How many slices and instant events have each name, of a trace that is well-formed: times rise, every
+/// slice ends, and none of a track overlap.
+fn read_trace(bytes: &[u8]) -> BTreeMap<String, u64> {
+    let number = |message: &[u8], field| {
+        let found = fields(message).into_iter().find(|(of, ..)| *of == field);
+        found.map(|(_, value, _)| value)
+    };
+    let inner = |message, field| {
+        let found = fields(message).into_iter().find(|(of, ..)| *of == field);
+        found.map(|(_, _, inner)| inner)
+    };
+    let (mut counts, mut open, mut tracks, mut last) =
+        (BTreeMap::new(), BTreeMap::new(), Vec::new(), 0);
+    for (field, _, packet) in fields(bytes) {
+        assert_eq!(field, 1, "Trace.packet");
+        if let Some(track) = inner(packet, 60) {
+            tracks.push(number(track, 1).unwrap());
+            continue;
+        }
+        let time = number(packet, 8).unwrap();
+        assert!(time >= last, "{time} after {last}");
+        last = time;
+        let event = inner(packet, 11).unwrap();
+        let track = number(event, 11).unwrap();
+        assert!(tracks.contains(&track));
+        let kind = number(event, 9).unwrap();
+        if kind == 2 {
+            let began: u64 = open.remove(&track).expect("a slice that began");
+            assert!(time > began);
+            continue;
+        }
+        let name = String::from_utf8(inner(event, 23).unwrap().to_vec()).unwrap();
+        *counts.entry(name).or_insert(0) += 1;
+        if kind == 1 {
+            assert_eq!(open.insert(track, time), None, "a slice within another");
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    counts
+}
+
+#[test]
+fn trace_has_the_operations_that_perf_counts() {
+    if is_program() {
+        let pair = Pair::open(FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, |_| {});
+        exchange(&pair, 20, 100);
+        let bytes = [0_u8; 8];
+        let buf: *const c_void = bytes.as_ptr().cast();
+        post(pair.cq, || {
+            op!(pair.eps[0], tagged.inject(buf, 8, pair.addrs[1], 2))
+        });
+        return;
+    }
+    let test = "trace_has_the_operations_that_perf_counts";
+    let (perf, trace) = (file_for("trace-perf"), file_for("trace"));
+    let variables = [
+        ("FI_HOOK", "perf;trace"),
+        ("FI_PERF_JSON", "1"),
+        ("FI_PERF_FILE", perf.to_str().unwrap()),
+        ("FI_TRACE_FILE", trace.to_str().unwrap()),
+    ];
+    let read = || {
+        run(test, &variables);
+        let json = std::fs::read_to_string(&perf).unwrap();
+        let counts = read_trace(&std::fs::read(&trace).unwrap());
+        std::fs::remove_file(&perf).unwrap();
+        std::fs::remove_file(&trace).unwrap();
+        (json, counts)
+    };
+    let (json, counts) = read();
+    for (call, peer) in [("fi_tsend", "1"), ("fi_trecv", "-"), ("fi_tinject", "1")] {
+        let row = row(&json, call, peer);
+        let number = |name: &str| -> u64 {
+            let rest = row.split(name).nth(1).unwrap();
+            rest.split(',').next().unwrap().parse().unwrap()
+        };
+        // Each run of refused ones is one event more.
+        let (calls, refused) = (number("\"calls\":"), number("\"refused\":"));
+        let events = counts[call];
+        assert!(
+            (calls..=calls + refused).contains(&events),
+            "{call}: {row}, {events}"
+        );
+    }
+    assert_eq!(counts["fi_trecv"], 20);
+}
+
+#[test]
+fn trace_drops_the_oldest() {
+    if is_program() {
+        let pair = Pair::open(FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE, |_| {});
+        exchange_untagged(&pair, 50);
+        return;
+    }
+    let trace = file_for("trace-short");
+    let variables = [
+        ("FI_HOOK", "trace"),
+        ("FI_TRACE_RECORDS", "10"),
+        ("FI_TRACE_FILE", trace.to_str().unwrap()),
+    ];
+    let output = run("trace_drops_the_oldest", &variables);
+    let counts = read_trace(&std::fs::read(&trace).unwrap());
+    std::fs::remove_file(&trace).unwrap();
+    assert_eq!(counts.values().sum::<u64>(), 10, "{counts:?}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("90 oldest operations"), "{errors}");
+}
+
+/// Sends so many messages of one byte, whose entries have a context only.
+fn exchange_untagged(pair: &Pair, count: usize) {
+    let mut bytes = [0_u8; 2];
+    let buf = bytes.as_mut_ptr();
+    let (mut tx, mut rx) = (fi_context2::default(), fi_context2::default());
+    let (tx, rx) = (ptr::from_mut(&mut tx).cast(), ptr::from_mut(&mut rx).cast());
+    for _ in 0..count {
+        let [left, right] = pair.eps;
+        let to = unsafe { buf.add(1) }.cast();
+        assert_eq!(
+            op!(right, msg.recv(to, 1, ptr::null_mut(), FI_ADDR_UNSPEC, rx)),
+            0
+        );
+        assert_eq!(
+            op!(
+                left,
+                msg.send(buf.cast(), 1, ptr::null_mut(), pair.addrs[1], tx)
+            ),
+            0
+        );
+        for _ in 0..2 {
+            let context = completion::<fi_cq_entry>(pair.cq).op_context;
+            assert!(context == tx || context == rx);
+        }
+    }
 }

@@ -72,8 +72,8 @@ pub fn init() {
             None,
             "hook",
             ParamType::String,
-            "What is put between programs and providers, name1;name2, the first one lowest: noop and \
-             perf, which are built in, or a provider from a shared object that intercepts calls on \
+            "What is put between programs and providers, name1;name2, the first one lowest: noop, \
+             perf and trace, which are built in, or a provider from a shared object that intercepts calls on \
              the objects of others; debug stands for its ofi_hook_debug (default: none)",
         );
         params.define(
@@ -94,6 +94,20 @@ pub fn init() {
             ParamType::String,
             "With FI_HOOK=perf: write the tables of all that is open when this signal comes, too, \
              USR2 or a number; one that the program does not handle itself (default: none)",
+        );
+        params.define(
+            None,
+            "trace_file",
+            ParamType::String,
+            "With FI_HOOK=trace: append to this file, with the number of the process in place of %p \
+             (default: ripstop-%p.pftrace in the current folder)",
+        );
+        params.define(
+            None,
+            "trace_records",
+            ParamType::Size,
+            "With FI_HOOK=trace: keep so many operations of each domain, the newest, of 80 bytes each \
+             (default: 262144)",
         );
         params.define(
             None,

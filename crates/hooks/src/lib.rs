@@ -19,6 +19,7 @@ mod over;
 mod pending;
 mod perf;
 mod queues;
+mod trace;
 
 pub use hook::{Hook, Hooks};
 pub use over::install;
@@ -30,14 +31,16 @@ pub fn find(name: &str) -> Option<&'static dyn Hook> {
     match name.strip_prefix("ofi_hook_").unwrap_or(name) {
         "noop" => Some(&noop::Noop),
         "perf" => Some(&perf::Perf),
+        "trace" => Some(&trace::Trace),
         _ => None,
     }
 }
 
 /// The names of the hooks that are built in.
-pub const NAMES: &[&str] = &["noop", "perf"];
+pub const NAMES: &[&str] = &["noop", "perf", "trace"];
 
 /// The process ends: hooks write what they have of fabrics that are still open.
 pub fn at_end() {
     perf::at_end();
+    trace::at_end();
 }

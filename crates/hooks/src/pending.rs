@@ -85,6 +85,12 @@ impl Pending {
         contexts.unwrap_or_default().iter().zip(slots)
     }
 
+    /// Whether operations with this context can be found again.
+    #[inline]
+    pub(crate) fn can_follow(context: *mut c_void) -> bool {
+        context.addr() > FILLING
+    }
+
     /// Notes an operation; false if it is not followed.
     #[inline]
     pub(crate) fn insert(&self, context: *mut c_void, posted: &Posted) -> bool {
@@ -179,7 +185,6 @@ impl Pending {
     }
 
     /// The operations that have not completed.
-    #[cfg(test)]
     pub(crate) fn remaining(&self) -> impl Iterator<Item = Posted> {
         let contexts = self.contexts.iter().flat_map(|contexts| &contexts.0);
         let all = contexts.zip(&self.slots);
