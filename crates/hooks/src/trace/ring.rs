@@ -1,6 +1,6 @@
 //! What is kept of operations until it is written: the newest so many.
 
-use std::collections::VecDeque;
+use core::hint::cold_path;
 
 use crate::call::CallInfo;
 
@@ -33,36 +33,80 @@ pub(super) struct Record {
     pub(super) tag: u64,
 }
 
+impl Record {
+    /// What stands in places that were not yet used.
+    const NONE: Self = {
+        static NO_CALL: CallInfo = CallInfo {
+            name: "",
+            kind: None,
+        };
+        Self {
+            call: &NO_CALL,
+            endpoint: 0,
+            start: 0,
+            end: End::Unseen,
+            bytes: 0,
+            peer: 0,
+            tag: 0,
+        }
+    };
+}
+
 /// The newest records.
 #[derive(Debug)]
 pub(super) struct Ring {
-    records: VecDeque<Record>,
+    /// As many as there is room for, made with the first one: a page that is touched first costs more than ten
+    /// records.
+    records: Vec<Record>,
     room: usize,
+    /// Where the next one goes.
+    next: usize,
+    /// How many of `records` were pushed.
+    len: usize,
     /// How many older ones were dropped.
     pub(super) dropped: u64,
 }
 
 impl Ring {
     pub(super) const fn new(room: usize) -> Self {
-        let records = VecDeque::new();
         Self {
-            records,
+            records: Vec::new(),
             room,
+            next: 0,
+            len: 0,
             dropped: 0,
         }
     }
 
     #[inline]
     pub(super) fn push(&mut self, record: Record) {
-        if self.records.len() >= self.room {
-            self.records.pop_front();
-            self.dropped += 1;
+        if self.records.is_empty() {
+            cold_path();
+            self.records = vec![Record::NONE; self.room];
         }
-        self.records.push_back(record);
+        let Some(place) = self.records.get_mut(self.next) else {
+            return;
+        };
+        *place = record;
+        self.next += 1;
+        if self.next == self.records.len() {
+            self.next = 0;
+        }
+        match self.len < self.records.len() {
+            true => self.len += 1,
+            false => self.dropped += 1,
+        }
     }
 
+    /// The records, oldest first. What is pushed later is lost.
     pub(super) fn take(&mut self) -> Vec<Record> {
-        std::mem::take(&mut self.records).into()
+        let mut records = std::mem::take(&mut self.records);
+        if self.len == records.len() {
+            records.rotate_left(self.next);
+        }
+        records.truncate(self.len);
+        (self.next, self.len, self.room) = (0, 0, 0);
+        records
     }
 }
 
