@@ -24,6 +24,8 @@ struct Counted {
     ops: Box<abi::fi_ops>,
     /// The provider's own.
     own: *mut abi::fi_ops,
+    /// How often it was opened: a provider may hand out one fabric again, and count.
+    times: usize,
     /// Keeps the object loaded.
     #[expect(dead_code, reason = "kept")]
     provider: Arc<Provider>,
@@ -38,8 +40,14 @@ static OPEN: LazyLock<Mutex<HashMap<usize, Counted>>> = LazyLock::new(Mutex::def
 ///
 /// # Safety
 ///
-/// The fabric is open, of this provider, and nobody else uses it yet.
+/// The fabric is open, of this provider, and nobody else uses it yet, unless the provider has handed it out
+/// before.
 pub(super) unsafe fn count(fabric: *mut abi::fid_fabric, provider: Arc<Provider>) {
+    let mut open = OPEN.lock();
+    if let Some(counted) = open.get_mut(&fabric.addr()) {
+        counted.times += 1;
+        return;
+    }
     // SAFETY: an open fabric that nobody else uses.
     let fid = unsafe { &mut (*fabric).fid };
     let own = fid.ops;
@@ -50,8 +58,13 @@ pub(super) unsafe fn count(fabric: *mut abi::fid_fabric, provider: Arc<Provider>
     ops.close = Some(close);
     let mut ops = Box::new(ops);
     fid.ops = ptr::from_mut(&mut *ops);
-    let counted = Counted { ops, own, provider };
-    OPEN.lock().insert(fabric.addr(), counted);
+    let counted = Counted {
+        ops,
+        own,
+        times: 1,
+        provider,
+    };
+    open.insert(fabric.addr(), counted);
 }
 
 /// A table, as far as this library knows its operations; `None` for null, and for one so short that
@@ -78,9 +91,28 @@ unsafe fn copied(ops: *const abi::fi_ops) -> Option<abi::fi_ops> {
 
 /// `fi_close` of a fabric that is counted.
 unsafe extern "C" fn close(fid: *mut abi::fid) -> c_int {
-    let Some(counted) = OPEN.lock().remove(&fid.addr()) else {
+    let mut open = OPEN.lock();
+    if let Some(counted) = open.get_mut(&fid.addr())
+        && counted.times > 1
+    {
+        counted.times -= 1;
+        let own = counted.own;
+        drop(open);
+        // SAFETY: the provider's own table, of an open fabric.
+        let own = unsafe { (*own).close };
+        // SAFETY: an open fabric, which its provider counts.
+        let code = own.map_or(-abi::FI_ENOSYS, |own| unsafe { own(fid) });
+        if code != 0
+            && let Some(counted) = OPEN.lock().get_mut(&fid.addr())
+        {
+            counted.times += 1;
+        }
+        return code;
+    }
+    let Some(counted) = open.remove(&fid.addr()) else {
         return -abi::FI_EINVAL;
     };
+    drop(open);
     let table = ptr::from_ref(&*counted.ops).cast_mut();
     // SAFETY: an open fabric, which the caller closes and so uses nowhere else.
     unsafe { (*fid).ops = counted.own };
@@ -140,6 +172,38 @@ mod tests {
         assert!(kept.upgrade().is_some());
         assert_eq!(close(), 0);
         assert!(kept.upgrade().is_none());
+        // SAFETY: the fabric is only memory of this test.
+        assert!(ptr::eq(unsafe { (*fabric).fid.ops }, &raw const table));
+    }
+
+    unsafe extern "C" fn closes(_: *mut abi::fid) -> c_int {
+        0
+    }
+
+    #[test]
+    fn a_fabric_that_is_handed_out_twice_is_closed_twice() {
+        let provider: Arc<Provider> = Arc::new("a provider");
+        let mut table = abi::fi_ops {
+            size: size_of::<abi::fi_ops>(),
+            close: Some(closes),
+            ..Default::default()
+        };
+        let mut fabric = abi::fid_fabric::default();
+        fabric.fid.ops = &raw mut table;
+        let fabric = &raw mut fabric;
+        let kept = Arc::downgrade(&provider);
+        for provider in [provider.clone(), provider] {
+            // SAFETY: a fabric with operations.
+            unsafe { count(fabric, provider) };
+        }
+        for is_kept in [true, false] {
+            // SAFETY: the fabric is only memory of this test, with a table all the time.
+            let (fid, close) =
+                unsafe { (&raw mut (*fabric).fid, (*(*fabric).fid.ops).close.unwrap()) };
+            // SAFETY: an open fabric.
+            assert_eq!(unsafe { close(fid) }, 0);
+            assert_eq!(kept.upgrade().is_some(), is_kept);
+        }
         // SAFETY: the fabric is only memory of this test.
         assert!(ptr::eq(unsafe { (*fabric).fid.ops }, &raw const table));
     }
