@@ -106,7 +106,7 @@ pub fn init() {
             None,
             "trace_records",
             ParamType::Size,
-            "With FI_HOOK=trace: keep so many operations of each domain, the newest, of 80 bytes each \
+            "With FI_HOOK=trace: keep so many operations of each domain, the newest, of 64 bytes each \
              (default: 262144)",
         );
         params.define(

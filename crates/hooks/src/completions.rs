@@ -19,7 +19,8 @@ pub(crate) struct Completion {
 /// The length of an entry of this format; 0 for one that is not known.
 pub(crate) const fn length(format: abi::fi_cq_format) -> usize {
     match format {
-        abi::FI_CQ_FORMAT_CONTEXT => size_of::<abi::fi_cq_entry>(),
+        // Without a choice of the program providers take the shortest.
+        abi::FI_CQ_FORMAT_UNSPEC | abi::FI_CQ_FORMAT_CONTEXT => size_of::<abi::fi_cq_entry>(),
         abi::FI_CQ_FORMAT_MSG => size_of::<abi::fi_cq_msg_entry>(),
         abi::FI_CQ_FORMAT_DATA => size_of::<abi::fi_cq_data_entry>(),
         abi::FI_CQ_FORMAT_TAGGED => size_of::<abi::fi_cq_tagged_entry>(),

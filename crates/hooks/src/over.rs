@@ -13,6 +13,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ripstop_abi as abi;
 
 use crate::call::{Call, CallInfo, Detail};
@@ -326,11 +327,14 @@ pub(crate) unsafe fn close(fid: *mut abi::fid, info: &'static CallInfo) -> core:
         detail: Detail::Close,
     };
     over.before(&call);
+    let counting = COUNTING.lock();
     if over.opened.load(Ordering::Relaxed) > 1 {
+        over.opened.fetch_sub(1, Ordering::Relaxed);
+        drop(counting);
         // SAFETY: the provider's operation on its own object.
         let code = unsafe { own(fid) };
-        if code == 0 {
-            over.opened.fetch_sub(1, Ordering::Relaxed);
+        if code != 0 {
+            over.opened.fetch_add(1, Ordering::Relaxed);
         }
         over.after(&call, code as isize);
         return code;
@@ -340,6 +344,7 @@ pub(crate) unsafe fn close(fid: *mut abi::fid, info: &'static CallInfo) -> core:
     let lifted = unsafe { &*tables };
     // SAFETY: the object that it is over.
     unsafe { lifted.lift(fid) };
+    drop(counting);
     // SAFETY: the provider's operation on its own object.
     let code = unsafe { own(fid) };
     over.after(&call, code as isize);
@@ -361,6 +366,10 @@ pub(crate) unsafe fn close(fid: *mut abi::fid, info: &'static CallInfo) -> core:
     0
 }
 
+/// Held while an object is recognised and counted, and while it is counted down and its tables are lifted: a
+/// provider that keeps registrations may hand out one to several threads.
+static COUNTING: Mutex<()> = Mutex::new(());
+
 /// A number for each object.
 static IDS: AtomicU64 = AtomicU64::new(1);
 
@@ -377,6 +386,7 @@ unsafe fn lay<H: Head>(
     with: With<'_>,
 ) {
     let fid = made.cast::<abi::fid>();
+    let _counting = COUNTING.lock();
     // SAFETY: null or an open object.
     if let Some(over) = unsafe { over(fid) } {
         over.opened.fetch_add(1, Ordering::Relaxed);

@@ -58,7 +58,7 @@ impl Signal {
         rustix::io::ioctl_fionbio(&write, true).map_err(errno)?;
         WRITE_END.store(write.as_raw_fd(), Ordering::Relaxed);
         action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
+        action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
         // SAFETY: a handler that may be called at any moment, with an empty mask.
         if unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) } != 0 {
             return Err(Errno::EINVAL);
@@ -87,9 +87,26 @@ impl Signal {
             "USR2" => Some(libc::SIGUSR2),
             "HUP" => Some(libc::SIGHUP),
             "WINCH" => Some(libc::SIGWINCH),
-            number => number.parse().ok().filter(|number| *number > 0),
+            number => number
+                .parse()
+                .ok()
+                .filter(|number| *number > 0 && !is_fault(*number)),
         }
     }
+}
+
+/// Whether it is one by which the system says that the program has made a mistake: it would come again and again.
+const fn is_fault(number: i32) -> bool {
+    matches!(
+        number,
+        libc::SIGSEGV
+            | libc::SIGBUS
+            | libc::SIGFPE
+            | libc::SIGILL
+            | libc::SIGTRAP
+            | libc::SIGSYS
+            | libc::SIGABRT
+    )
 }
 
 #[cfg(test)]
@@ -102,6 +119,7 @@ mod tests {
         assert_eq!(Signal::number("USR2"), Some(number));
         assert_eq!(Signal::number("12"), Some(12));
         assert_eq!(Signal::number("nothing"), None);
+        assert_eq!(Signal::number("11"), None, "a fault");
         let signal = Signal::take(number).unwrap();
         let waiting = std::thread::spawn(move || signal.wait());
         // SAFETY: a signal that is handled.

@@ -38,10 +38,15 @@ unsafe fn info<'a>(info: *const abi::fi_info) -> With<'a> {
 /// `attr` is null or valid.
 unsafe fn cq_attr<'a>(attr: *const abi::fi_cq_attr) -> With<'a> {
     // SAFETY: null or valid.
-    unsafe { attr.as_ref() }.map_or(With::Nothing, |attr| With::Cq {
-        format: attr.format,
-        size: attr.size,
-    })
+    match unsafe { attr.as_ref() } {
+        // Its entries go to a queue of another provider, and nobody reads it.
+        Some(attr) if attr.flags & abi::FI_PEER != 0 => With::Owner,
+        Some(attr) => With::Cq {
+            format: attr.format,
+            size: attr.size,
+        },
+        None => With::Nothing,
+    }
 }
 
 /// Those of a shared receive context. One of another provider stays that one's.

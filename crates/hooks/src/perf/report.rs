@@ -38,7 +38,8 @@ pub(super) fn listen() {
             Ok(signal) => {
                 let write_each = move || {
                     while signal.wait().is_ok() {
-                        write(&ALL.lock().clone());
+                        let all = ALL.lock().clone();
+                        write(&all);
                     }
                 };
                 let thread = std::thread::Builder::new().name("ripstop-perf".to_owned());
