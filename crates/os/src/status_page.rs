@@ -5,8 +5,8 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ripstop_types::{Errno, Result};
@@ -56,6 +56,8 @@ pub struct StatusPage {
 pub struct PageFile {
     /// The file.
     pub path: PathBuf,
+    /// The namespace in which the process has its number: containers may share a folder.
+    namespace: u64,
     /// The process.
     pub pid: u32,
     /// When that was started, as in [`ProcStat`].
@@ -84,32 +86,38 @@ impl StatusPage {
     /// # Errors
     /// Those of making a file: no folder for it, no room.
     pub fn create() -> Result<Self> {
-        let folder = folders(host::user())
-            .into_iter()
-            .find(|folder| make_folder(folder).is_ok())
-            .ok_or(Errno::EACCES)?;
-        let mut files = files_in(&folder);
-        files.truncate(MAX_LOOKED_AT);
-        clean(&files);
-        Self::create_in(&folder)
+        let mut result = Err(Errno::EACCES);
+        for folder in folders(host::user()) {
+            result = make_folder(&folder).and_then(|()| {
+                let mut files = files_in(&folder);
+                // Where there are many, others are looked at each time.
+                let first = host::pid() as usize % files.len().max(1);
+                files.rotate_left(first);
+                files.truncate(MAX_LOOKED_AT);
+                clean(&files);
+                Self::create_in(&folder)
+            });
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
     }
 
     fn create_in(folder: &Path) -> Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         let pid = host::pid();
-        let start = ProcStat::of(pid)?.start;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("{pid}-{start}-{number}"));
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create_new(true).mode(0o600);
-        let file = OwnedFd::from(options.open(&path).map_err(|error| io(&error))?);
+        let (namespace, start) = (pid_namespace()?, ProcStat::of(pid)?.start);
+        let (file, path) = new_file(folder, &format!("{namespace}-{pid}-{start}"))?;
         let memory = reserve(&file, PAGE as u64)
             .and_then(|()| SharedMemory::inherited(&file, 0, PAGE, true));
         let memory = memory.inspect_err(|_| {
             let _ = std::fs::remove_file(&path);
         })?;
         let page = Self { memory, path, pid };
-        own().push((pid, page.path.clone()));
+        // A forked child may find it locked for ever. Then the file stays until somebody looks.
+        if let Ok(mut own) = OWN.try_lock() {
+            own.push((pid, page.path.clone()));
+        }
         // Without it the file stays until somebody looks.
         let _ = at_exit(remove_own);
         page.store(AT_POLLED, clock::now().as_nanos() as u64);
@@ -159,7 +167,9 @@ impl Drop for StatusPage {
     fn drop(&mut self) {
         // A forked child has the value too.
         if host::pid() == self.pid {
-            own().retain(|(_, path)| *path != self.path);
+            if let Ok(mut own) = OWN.try_lock() {
+                own.retain(|(_, path)| *path != self.path);
+            }
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -169,16 +179,30 @@ impl PageFile {
     /// By the path of a file; `None` if it has another name.
     fn of(path: PathBuf) -> Option<Self> {
         let mut parts = path.file_name()?.to_str()?.split('-');
+        let namespace = parts.next()?.parse().ok()?;
         let pid = parts.next()?.parse().ok()?;
         let start = parts.next()?.parse().ok()?;
         parts.next()?.parse::<u32>().ok()?;
-        parts.next().is_none().then_some(Self { path, pid, start })
+        parts.next().is_none().then_some(Self {
+            path,
+            namespace,
+            pid,
+            start,
+        })
     }
 
-    /// Whether the process lives.
-    #[must_use]
-    pub fn is_alive(&self) -> bool {
-        ProcStat::of(self.pid).is_ok_and(|stat| stat.start == self.start && !stat.has_ended())
+    /// Whether the process has its number in the namespace of this one, so that the system can be asked for it.
+    fn is_known(&self) -> bool {
+        pid_namespace() == Ok(self.namespace)
+    }
+
+    /// Whether the process is known to have ended.
+    fn has_ended(&self) -> bool {
+        self.is_known()
+            && match ProcStat::of(self.pid) {
+                Ok(stat) => stat.start != self.start || stat.has_ended(),
+                Err(error) => error == Errno::ENOENT,
+            }
     }
 
     /// Copies the page.
@@ -244,23 +268,48 @@ fn copy(file: &File) -> Result<Option<PageCopy>> {
     }))
 }
 
-/// All pages of a user, those of processes that have ended included.
+/// The namespace of process numbers that this process is in.
+fn pid_namespace() -> Result<u64> {
+    let found = std::fs::metadata("/proc/self/ns/pid");
+    found.map(|found| found.ino()).map_err(|error| io(&error))
+}
+
+/// A new file, whose name begins so. The process that this one was before it called `exec`, and another copy of
+/// this library in it, may have files of the same beginning.
+fn new_file(folder: &Path, name: &str) -> Result<(OwnedFd, PathBuf)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{name}-{number}"));
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create_new(true).mode(0o600);
+        match options.open(&path) {
+            Ok(file) => return Ok((file.into(), path)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(io(&error)),
+        }
+    }
+}
+
+/// All pages of a user, those of processes that have ended included, but for processes of other namespaces of
+/// numbers.
 #[must_use]
 pub fn status_pages(user: u32) -> Vec<PageFile> {
     let folders = folders(user).into_iter();
     let own = folders.filter(|folder| is_private(folder, user));
-    own.flat_map(|folder| files_in(&folder)).collect()
+    let files = own.flat_map(|folder| files_in(&folder));
+    files.filter(PageFile::is_known).collect()
 }
 
-/// Takes away pages of processes that have ended some time ago. Those that have just ended stay, to be
-/// looked at.
+/// Takes away pages of this user's processes that have ended some time ago. Those that have just ended stay, to
+/// be looked at.
 pub fn clean_status_pages(files: &[PageFile]) {
     clean(files);
 }
 
 fn clean(files: &[PageFile]) {
     let now = clock::now();
-    for file in files.iter().filter(|file| !file.is_alive()) {
+    for file in files.iter().filter(|file| file.has_ended()) {
         let written = match file.read() {
             Ok(copy) => copy.written,
             // It is not touched any more, so that this is for good.
@@ -318,10 +367,6 @@ fn io(error: &std::io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(Errno::EIO.0))
 }
 
-fn own() -> std::sync::MutexGuard<'static, Vec<(u32, PathBuf)>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The process exits, with domains that are open.
 extern "C" fn remove_own() {
     // A thread that holds it now takes its own file away, or makes one that stays for a while.
@@ -350,7 +395,7 @@ mod tests {
         let [file] = &files[..] else {
             panic!("{files:?}")
         };
-        assert!(file.is_alive() && file.pid == host::pid());
+        assert!(!file.has_ended() && file.pid == host::pid());
         assert_eq!(file.read().unwrap().snapshot, []);
         let now = clock::now();
         page.publish(b"snapshot", now, false);
@@ -373,7 +418,7 @@ mod tests {
     #[test]
     fn files_that_are_no_pages_are_refused() {
         let folder = folder("garbage");
-        let path = folder.join("1-2-3");
+        let path = folder.join("1-2-3-4");
         let file = PageFile::of(path.clone()).unwrap();
         let mut sound = vec![0; AT_SNAPSHOT + 8];
         sound[..8].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -396,11 +441,14 @@ mod tests {
         }
         std::fs::write(&path, with(AT_LENGTH, 8)).unwrap();
         assert_eq!(file.read().unwrap().snapshot, [0; 8]);
-        assert!(!file.is_alive());
+        assert!(
+            !file.is_known() && !file.has_ended(),
+            "of another namespace"
+        );
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
         assert!(file.read().is_err(), "not followed");
-        for other in ["1-2", "1-2-3-4", "a-2-3", "1-2-", "1-2-3.swp"] {
+        for other in ["1-2-3", "1-2-3-4-5", "a-2-3-4", "1-2-3-", "1-2-3-4.swp"] {
             assert_eq!(PageFile::of(folder.join(other)), None, "{other}");
         }
         std::fs::remove_dir_all(folder).unwrap();
@@ -415,13 +463,37 @@ mod tests {
         page.publish(b"new", clock::now(), false);
         let new = std::fs::read(&page.path).unwrap();
         // No process has these numbers with that start.
-        let [gone, kept] = ["1-0-0", "1-0-1"].map(|name| folder.join(name));
+        let namespace = pid_namespace().unwrap();
+        let [gone, kept] = [0, 1].map(|at| folder.join(format!("{namespace}-1-0-{at}")));
+        let elsewhere = folder.join(format!("{}-1-0-0", namespace + 1));
+        std::fs::write(&elsewhere, &old).unwrap();
         std::fs::write(&gone, old).unwrap();
         std::fs::write(&kept, new).unwrap();
         clean(&files_in(&folder));
         let long_after_start = clock::now() > KEPT + KEPT;
         assert!(!gone.exists() || !long_after_start);
-        assert!(kept.exists() && page.path.exists());
+        assert!(kept.exists() && page.path.exists() && elsewhere.exists());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// As after `exec`, or beside another copy of this library.
+    #[test]
+    fn a_name_that_is_taken_is_no_obstacle() {
+        let folder = folder("taken");
+        let (_, first) = new_file(&folder, "1-2-3").unwrap();
+        let next = PageFile::of(first).unwrap().path;
+        let number: u32 = next
+            .to_str()
+            .unwrap()
+            .rsplit('-')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        for at in 1..100 {
+            std::fs::write(folder.join(format!("1-2-3-{}", number + at)), "").unwrap();
+        }
+        assert!(new_file(&folder, "1-2-3").is_ok());
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -30,6 +30,13 @@ pub(super) struct Domain {
     pub(super) shown: Snapshot,
 }
 
+impl Domain {
+    /// Whether the snapshot is one of the last seconds: somebody makes progress.
+    fn is_fresh(&self) -> bool {
+        self.age < IDLE
+    }
+}
+
 /// A process of this machine.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
@@ -43,8 +50,10 @@ pub(super) struct Process {
 pub(super) enum Activity {
     /// It makes progress, or has just done so.
     Polls,
-    /// A thread of it sleeps in a call of the library until something comes.
+    /// A thread of it sleeps until something comes, in a call of the library or on a descriptor of it.
     Sleeps,
+    /// The library's own thread makes progress for it.
+    Served,
     /// It has made no progress for so long, and computes.
     Computes(Duration),
     /// It has made no progress for so long, and sleeps in no call of the library.
@@ -66,12 +75,19 @@ impl Activity {
             let age = domains.iter().map(|domain| domain.age).min();
             return Self::Ended(age.unwrap_or_default());
         };
-        let sleeps = domains.iter().any(|domain| domain.sleepers > 0);
+        let sleeps = |domain: &Domain| {
+            domain.sleepers > 0 || domain.is_fresh() && domain.shown.sleeps_outside
+        };
+        let sleeps = domains.iter().any(sleeps);
+        let is_served = domains
+            .iter()
+            .all(|domain| domain.is_fresh() && domain.shown.has_thread);
         match stat.state {
             'T' => Self::Stopped(polled),
             't' => Self::Traced(polled),
             _ if sleeps => Self::Sleeps,
             _ if polled < IDLE => Self::Polls,
+            _ if is_served => Self::Served,
             'R' => Self::Computes(polled),
             _ => Self::Away(polled),
         }
@@ -81,7 +97,8 @@ impl Activity {
     pub(super) fn text(self) -> String {
         match self {
             Self::Polls => "makes progress".to_owned(),
-            Self::Sleeps => "sleeps in a call of the library until something comes".to_owned(),
+            Self::Sleeps => "sleeps until something comes".to_owned(),
+            Self::Served => "leaves progress to the library's thread".to_owned(),
             Self::Computes(long) => {
                 format!("has not polled for {} s (it computes)", long.as_secs())
             }
@@ -110,6 +127,7 @@ impl Activity {
         match self {
             Self::Polls => "polls",
             Self::Sleeps => "sleeps",
+            Self::Served => "served",
             Self::Computes(_) => "computes",
             Self::Away(_) => "away",
             Self::Stopped(_) => "stopped",
@@ -142,8 +160,12 @@ fn user_of(pid: u32) -> u32 {
 /// All processes of the user of this one that show something, those that have ended lately included. What
 /// is no page, or cannot be read, is left out.
 pub(super) fn all(pid: u32) -> Vec<Process> {
-    let files = status_pages(user_of(pid));
-    clean_status_pages(&files);
+    let user = user_of(pid);
+    let files = status_pages(user);
+    // Another user's folder is not this one's to clean.
+    if user == ripstop_os::user() {
+        clean_status_pages(&files);
+    }
     let mut processes: BTreeMap<(u32, u64), Process> = BTreeMap::new();
     for file in files {
         let Ok(domain) = read(&file) else { continue };
@@ -201,8 +223,7 @@ pub(super) fn find(processes: &[Process], pid: u32) -> Result<&Process> {
         bail!("process {pid} is of another user ({user}): only that user sees what it shows");
     }
     bail!(
-        "process {pid} shows nothing: it has opened no domain of tcp, shm or lnx of this library within \
-         the last second, has another libfabric loaded (see /proc/{pid}/maps), or was started with \
+        "process {pid} shows nothing: it has enabled no endpoint of tcp, shm or lnx of this library, has another libfabric loaded (see /proc/{pid}/maps), or was started with \
          FI_STATUS_PAGE=no{}",
         others(processes)
     )
