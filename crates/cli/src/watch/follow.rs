@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ripstop_core::status::{Wait, WaitKind};
@@ -104,9 +105,25 @@ impl<'a> Peers<'a> {
     }
 
     fn find(&self, wait: &Wait) -> Option<&'a Process> {
-        let named = wait.peer.as_deref().and_then(|name| self.by_name.get(name));
-        let numbered = wait.pid.and_then(|pid| self.by_pid.get(&pid));
-        named.or(numbered).copied()
+        self.known(wait.peer.as_deref(), wait.pid)
+    }
+
+    /// The process with an endpoint of this name; or with this number, where the name is of this machine.
+    fn known(&self, name: Option<&str>, pid: Option<u32>) -> Option<&'a Process> {
+        if let Some(process) = name.and_then(|name| self.by_name.get(name)) {
+            return Some(process);
+        }
+        let is_here = |host: IpAddr| {
+            let names = self.by_name.keys();
+            host.is_loopback()
+                || names
+                    .filter_map(|name| self::host(name))
+                    .any(|own| own == host)
+        };
+        if name.and_then(host).is_some_and(|host| !is_here(host)) {
+            return None;
+        }
+        pid.and_then(|pid| self.by_pid.get(&pid)).copied()
     }
 
     /// Those that a process has connections with.
@@ -115,15 +132,14 @@ impl<'a> Peers<'a> {
             .domains
             .iter()
             .flat_map(|domain| &domain.shown.peers);
-        let found = peers.filter_map(|peer| {
-            let numbered = || self.by_pid.get(&peer.pid?);
-            self.by_name.get(peer.name.as_str()).or_else(numbered)
-        });
-        found
-            .copied()
-            .filter(|peer| peer.pid != process.pid)
-            .collect()
+        let found = peers.filter_map(|peer| self.known(Some(&peer.name), peer.pid));
+        found.filter(|peer| peer.pid != process.pid).collect()
     }
+}
+
+/// The machine in an address of tcp.
+fn host(name: &str) -> Option<IpAddr> {
+    name.parse::<SocketAddr>().ok().map(|addr| addr.ip())
 }
 
 /// A search through processes, nearest first.
@@ -237,5 +253,8 @@ pub(super) fn follow<'a>(processes: &'a [Process], from: &'a Process) -> Way<'a>
 }
 
 const fn is_inactive(process: &Process) -> bool {
-    !matches!(process.activity, Activity::Polls | Activity::Sleeps)
+    !matches!(
+        process.activity,
+        Activity::Polls | Activity::Sleeps | Activity::Served
+    )
 }
