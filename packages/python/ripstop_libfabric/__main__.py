@@ -15,7 +15,7 @@ def main():
     which.add_argument("--lib", action="store_const", dest="of", const=library,
                        help="the library itself, for LD_PRELOAD")
     which.add_argument("--provider-dir", action="store_const", dest="of", const=provider_dir,
-                       help="the folder with the provider for a C libfabric, for FI_PROVIDER_PATH")
+                       help="the folder with the providers for a C libfabric, for FI_PROVIDER_PATH")
     chosen = parser.parse_args().of
     print(chosen() if chosen else f"export LD_LIBRARY_PATH={lib_dir()}")
 

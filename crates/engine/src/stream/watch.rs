@@ -84,7 +84,7 @@ impl<B: Buffer> Conn<B> {
     /// What is under way.
     #[must_use]
     pub fn pending(&self) -> Pending {
-        let mark = |head: usize| self.queued ^ (head as u64).rotate_left(48);
+        let mark = |head: usize| (head as u64).rotate_left(48);
         let deferred = self.deferred.front();
         let reads = self.reads.front();
         let acks = self.acks.front();

@@ -13,6 +13,9 @@ use ripstop_os::StatusPage;
 /// How often a domain looks at what waits.
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
+/// After a longer time between two passes the process was away: it computed, or was stopped.
+const MAX_GAP: Duration = Duration::from_secs(2);
+
 /// Variables by which launchers number the processes of a job: PMI, PMIx, Open MPI, Slurm.
 const RANKS: [&str; 4] = [
     "PMI_RANK",
@@ -159,8 +162,14 @@ impl Watch {
         self.is_on() && now.saturating_sub(self.looked_at) >= WATCH_INTERVAL * 9 / 10
     }
 
-    /// A pass begins.
-    pub(crate) const fn begin_pass(&mut self, now: Duration) {
+    /// A pass begins. While nobody made progress, what has come was not seen: that time does not count.
+    pub(crate) fn begin_pass(&mut self, now: Duration) {
+        let since = now.saturating_sub(self.looked_at);
+        if since > MAX_GAP {
+            for age in self.ages.values_mut() {
+                age.since += since - WATCH_INTERVAL;
+            }
+        }
         self.looked_at = now;
         self.pass = self.pass.wrapping_add(1);
     }
@@ -236,6 +245,19 @@ mod tests {
             Duration::ZERO,
             "it was gone"
         );
+    }
+
+    #[test]
+    fn the_time_that_a_process_was_away_does_not_count() {
+        let mut watch = Watch::default();
+        let key = Key::Unsent(ConnId::FIRST);
+        let mut ages = Vec::new();
+        for second in [1, 2, 3, 63, 64] {
+            watch.begin_pass(S * second);
+            ages.push(watch.age(key, false, 7, S * second).as_secs());
+            watch.end_pass();
+        }
+        assert_eq!(ages, [0, 1, 2, 3, 4]);
     }
 
     #[test]

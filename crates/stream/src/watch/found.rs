@@ -14,9 +14,13 @@ use crate::state::State;
 use crate::state::held::Op;
 use crate::state::watch::Key;
 use crate::transport::Transport;
+use crate::transport::link::Link as _;
 
 /// Receives of either kind of one context that a pass looks at.
 const MAX_RECEIVES: usize = 64;
+
+/// Receives that a pass looks at in all.
+const MAX_ALL_RECEIVES: usize = 1024;
 
 /// Announced messages of one connection that a pass looks at.
 const MAX_ANNOUNCED: usize = 16;
@@ -91,10 +95,15 @@ impl<T: Transport> State<T> {
                 contexts.entry(ep.srx).or_insert(id);
             }
         }
+        let mut left = MAX_ALL_RECEIVES;
         for (srx, ep) in contexts {
+            if left == 0 {
+                break;
+            }
             let mut waiting = Vec::new();
             self.engine
                 .visit_posted(srx, MAX_RECEIVES, &mut |recv| waiting.push(recv));
+            left = left.saturating_sub(waiting.len());
             // Of any source: one line for those with tags, and one for those without.
             let mut of_any: [Option<Found>; 2] = [None, None];
             for recv in waiting {
@@ -173,9 +182,9 @@ impl<T: Transport> State<T> {
         };
         let (ep, pid, is_up) = (connection.ep, connection.peer_pid, connection.is_up());
         let is_rma = |queued: &Queued| queued.flags.intersects(Flags::RMA.union(Flags::ATOMIC));
-        let peer = connection.peer.to_string();
+        let peer = &connection.peer;
         let mut add = |key: Key, mut wait: Wait| {
-            wait.peer = Some(peer.clone());
+            wait.peer = Some(peer.to_string());
             wait.pid = pid;
             found.push(Found {
                 key,
@@ -211,7 +220,10 @@ impl<T: Transport> State<T> {
         }
         if pending.is_full {
             let key = Key::Full(id);
-            let age = self.watch.age(key, false, 0, now);
+            let traffic = connection.link.as_ref().and_then(|link| link.traffic());
+            // Whoever reads it now and then makes progress.
+            let read = traffic.map_or(0, |traffic| traffic.received);
+            let age = self.watch.age(key, false, read, now);
             let mut wait = wait(WaitKind::Unread, ep, "reading of messages", age);
             wait.count = pending.unexpected.max(1);
             add(key, wait);
@@ -294,16 +306,14 @@ impl<T: Transport> State<T> {
     }
 
     /// What a line of the log says of the connection that a wait is about.
-    pub(super) fn state_of(&self, wait: &Wait) -> String {
-        let Some(peer) = &wait.peer else {
-            return String::new();
-        };
-        let mut connections = self.connections.iter();
-        let with_peer = connections.find(|known| known.peer.to_string() == *peer);
-        match with_peer {
-            None => ", and there is no connection".to_owned(),
-            Some(connection) if connection.is_up() => ", and the connection is up".to_owned(),
-            Some(_) => ", and the connection is being made".to_owned(),
+    pub(super) fn state_of(&self, found: &Found) -> &'static str {
+        if found.wait.peer.is_none() {
+            return "";
+        }
+        match found.conn.and_then(|id| self.connections.get(id)) {
+            None => ", and there is no connection",
+            Some(connection) if connection.is_up() => ", and the connection is up",
+            Some(_) => ", and the connection is being made",
         }
     }
 }

@@ -4,6 +4,7 @@
 mod found;
 mod show;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ripstop_core::status::WaitKind;
@@ -34,7 +35,10 @@ impl<T: Transport> State<T> {
     /// Lines about what has waited for long.
     fn tell_of_stalled(&mut self, found: &[Found]) {
         let mut lines = 0;
-        for Found { key, wait, .. } in found {
+        // What waits for one peer in one way ends together: the oldest stands for all.
+        let mut told = BTreeSet::new();
+        for found in found {
+            let Found { key, wait, .. } = found;
             let age = Duration::from_nanos(wait.age);
             // An idle server waits for anybody, and sleeps if it can.
             let is_idle = wait.kind == WaitKind::AnyReceive;
@@ -44,10 +48,13 @@ impl<T: Transport> State<T> {
             if lines == MAX_LINES || !self.watch.is_told(*key, age) {
                 continue;
             }
+            if !told.insert((wait.kind as u8, wait.peer.as_deref())) {
+                continue;
+            }
             lines += 1;
             let (text, seconds) = (wait.text(), age.as_secs());
             let (by, pid) = (wait.ends_by(), ripstop_os::pid());
-            let state = self.state_of(wait);
+            let state = self.state_of(found);
             match is_idle {
                 true => log_info!(
                     T::EpData,
