@@ -3,9 +3,9 @@
 //!
 //! The objects of the C interface have their own operation tables, through which the static inline
 //! functions of its headers go. A hook lays tables of its own over those of an object, whose
-//! address, `fid` and every other field stay what they were ([`over`]). Each function of these
-//! tables says which call it is, asks the provider, and tells the result ([`calls`]); what is made of
-//! that is up to the hooks ([`hook`]). An object that no hook is asked for is not touched.
+//! address, `fid` and every other field stay what they were (`over`). Each function of these
+//! tables says which call it is, asks the provider, and tells the result (`calls`); what is made of
+//! that is up to the hooks (`hook`). An object that no hook is asked for is not touched.
 #![deny(unsafe_code)]
 
 mod attrs;
