@@ -61,6 +61,16 @@ impl Other {
         self.child.id()
     }
 
+    /// Waits until it has said this.
+    fn await_line(&mut self, wanted: &str) {
+        let mut line = String::new();
+        while line.trim() != wanted {
+            line.clear();
+            let length = self.stdout.read_line(&mut line).unwrap();
+            assert!(length > 0, "it has ended");
+        }
+    }
+
     /// Tells it who its peer is; it goes on.
     fn tell(&mut self, peer: &Self) {
         writeln!(self.stdin, "{}", peer.address).unwrap();
@@ -90,7 +100,7 @@ fn subprocess_that_hangs() {
     // Where the library has no thread, a program that is elsewhere makes no progress.
     let hints = Hints::rdm().provider(&provider);
     let hints = match role.as_str() {
-        "is away" => hints.progress(Progress::Manual),
+        "is away" | "receives, and is away" => hints.progress(Progress::Manual),
         _ => hints,
     };
     let domain = hints.open().unwrap();
@@ -107,6 +117,18 @@ fn act(role: &str, domain: &Domain, ep: &Endpoint, peer: Peer) {
     match role {
         "receives" => {
             _ = ep.trecv(vec![0; 8], 5, 0, peer).wait();
+        }
+        "receives, and is away" => {
+            let receive = ep.trecv(vec![0; 8], 5, 0, peer);
+            // It is seen for the first time, and has waited for a second.
+            let end = Instant::now() + Duration::from_secs(4);
+            while Instant::now() < end {
+                domain.progress();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            println!("away");
+            _ = std::io::stdin().read_line(&mut String::new());
+            drop(receive);
         }
         "receives from any" => {
             _ = ep.trecv(vec![0; 8], 99, 0, None).wait();
@@ -195,10 +217,11 @@ fn a_rank_that_was_stopped_is_named() {
     await_cause(a.pid(), "idle", Some(b.pid()));
 }
 
+/// The one that waits makes no progress then: it would see that the connection has ended, and wait no more.
 #[test]
 fn a_rank_that_was_killed_is_named() {
-    let [a, mut b] = pair("tcp", ["receives", "does not post"], &[]);
-    await_cause(a.pid(), "idle", Some(b.pid()));
+    let [mut a, mut b] = pair("tcp", ["receives, and is away", "does not post"], &[]);
+    a.await_line("away");
     b.child.kill().unwrap();
     b.child.wait().unwrap();
     let answer = await_cause(a.pid(), "ended", Some(b.pid()));
