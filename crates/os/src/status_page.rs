@@ -100,6 +100,8 @@ impl StatusPage {
             if result.is_ok() {
                 break;
             }
+            // One without room is left as it was found.
+            let _ = std::fs::remove_dir(&folder);
         }
         result
     }
