@@ -197,9 +197,12 @@ mod tests {
             unsafe { count(fabric, provider) };
         }
         for is_kept in [true, false] {
-            // SAFETY: the fabric is only memory of this test, with a table all the time.
-            let (fid, close) =
-                unsafe { (&raw mut (*fabric).fid, (*(*fabric).fid.ops).close.unwrap()) };
+            // SAFETY: the fabric is only memory of this test.
+            let fid = unsafe { &raw mut (*fabric).fid };
+            // SAFETY: as above.
+            let ops = unsafe { (*fid).ops };
+            // SAFETY: its operations, which it has until it is closed.
+            let close = unsafe { (*ops).close }.unwrap();
             // SAFETY: an open fabric.
             assert_eq!(unsafe { close(fid) }, 0);
             assert_eq!(kept.upgrade().is_some(), is_kept);
