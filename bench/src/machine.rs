@@ -24,10 +24,13 @@ pub(crate) fn describe() -> String {
     )
 }
 
-/// The processor's name as part of a file's.
+/// The processor's name, family and model as part of a file's: virtual machines often have one name for several.
 pub(crate) fn slug(machine: &str) -> String {
     let name = machine.replace("(R)", "").replace("(TM)", "");
-    let name = name.split(['(', ',']).next().unwrap_or_default();
+    let name = match name.split_once("), ") {
+        Some((processor, _)) => processor,
+        None => name.split(',').next().unwrap_or_default(),
+    };
     let letters = name.chars();
     let letters: String = letters
         .map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' })
@@ -42,8 +45,9 @@ mod tests {
 
     #[test]
     fn a_processor_is_part_of_a_name() {
-        let name = slug("AMD EPYC(R) 7 (family 1), 2 cores");
-        assert_eq!(name, "amd-epyc-7");
+        let name = slug("AMD EPYC(R) 7 (family 25, model 1), 2 cores, Linux 6.1");
+        assert_eq!(name, "amd-epyc-7-family-25-model-1");
+        assert_eq!(slug("AMD EPYC(R) 7, 2 cores"), "amd-epyc-7");
         assert!(describe().contains(" cores, Linux "));
     }
 }

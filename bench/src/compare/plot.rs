@@ -180,7 +180,7 @@ mod tests {
         let parts = ["one-direction", "under-way", "peers"];
         assert_eq!(
             names,
-            parts.map(|part| format!("amd-epyc-7-shm-far-{part}.svg"))
+            parts.map(|part| format!("amd-epyc-7-family-1-shm-far-{part}.svg"))
         );
         let peers = std::fs::read_to_string(&files[2]).expect("a file");
         assert!(peers.contains("of 4K bytes") && peers.contains("polyline"));

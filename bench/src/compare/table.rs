@@ -4,7 +4,7 @@ use comfy_table::Table;
 use ripstop_cli::perf::{Kind, WINDOW, bytes, digits};
 use serde_json::{Value, json};
 
-use super::samples::{Distance, FAR_FROM_NS, NEAR_BELOW_NS, Record, Spread, Sweep, Taken};
+use super::samples::{Distance, FAR_FROM_NS, Record, Spread, Sweep, Taken};
 use super::targets::{ELSEWHERE, Verdict, missing};
 use crate::subject::{Role, Subject};
 use crate::table::{align_right, table};
@@ -21,8 +21,7 @@ pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
     println!(
         "medians, ± half the distance of the quartiles; {WINDOW} messages or operations under way but \
          for latency and where it is said; both: each side at once, the figure is of one side\n\
-         near: a handover of a cache line takes less than {NEAR_BELOW_NS} ns; far: {FAR_FROM_NS} ns or \
-         more; mid: between"
+         near: a handover of a cache line takes less than {FAR_FROM_NS} ns; far: that or more"
     );
     if record.moved() > 0 {
         println!(

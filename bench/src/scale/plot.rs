@@ -99,7 +99,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let files = draw(&record(), dir.path()).expect("plots");
         let names: Vec<_> = files.iter().filter_map(|path| path.file_name()).collect();
-        assert_eq!(names, ["amd-epyc-7-scale-peers-shm.svg"]);
+        assert_eq!(names, ["amd-epyc-7-family-1-scale-peers-shm.svg"]);
         let text = std::fs::read_to_string(&files[0]).expect("a file");
         for part in [
             "<svg",
