@@ -13,34 +13,30 @@ const NO_CACHE: &str = "no provider here keeps registrations in a cache";
 
 /// What C's core reads and this library has no use for.
 const UNUSED: [Unused; 11] = [
-    unused(
+    Unused::new(
         "perf_cntr",
         ParamType::String,
         "the hook perf counts calls, bytes and times, not what the processor counts",
     ),
-    unused("hmem", ParamType::String, NO_DEVICES),
-    unused("hmem_disable_p2p", ParamType::Bool, NO_DEVICES),
-    unused("mr_cache_max_size", ParamType::Size, NO_CACHE),
-    unused("mr_cache_max_count", ParamType::Size, NO_CACHE),
-    unused("mr_cache_monitor", ParamType::String, NO_CACHE),
-    unused("mr_cuda_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
-    unused("mr_rocr_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
-    unused("mr_ze_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
-    unused(
+    Unused::new("hmem", ParamType::String, NO_DEVICES),
+    Unused::new("hmem_disable_p2p", ParamType::Bool, NO_DEVICES),
+    Unused::new("mr_cache_max_size", ParamType::Size, NO_CACHE),
+    Unused::new("mr_cache_max_count", ParamType::Size, NO_CACHE),
+    Unused::new("mr_cache_monitor", ParamType::String, NO_CACHE),
+    Unused::new("mr_cuda_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
+    Unused::new("mr_rocr_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
+    Unused::new("mr_ze_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
+    Unused::new(
         "fork_unsafe",
         ParamType::Bool,
         "forking is as safe with either value, at no cost",
     ),
-    unused(
+    Unused::new(
         "offload_coll_provider",
         ParamType::String,
         "each provider here has its own collective operations",
     ),
 ];
-
-const fn unused(name: &'static str, kind: ParamType, why: &'static str) -> Unused {
-    Unused { name, kind, why }
-}
 
 /// Reads the parameters of the core: of logging first, so that what follows is logged.
 /// Further calls do nothing. [`params`] and

@@ -22,16 +22,16 @@ const DEFAULTS: Defaults = Defaults {
 
 /// What C's lnx reads and this provider has no use for.
 const UNUSED: [Unused; 2] = [
-    Unused {
-        name: "multi_rail_selection",
-        kind: ParamType::String,
-        why: "one way leads to each peer",
-    },
-    Unused {
-        name: "dump_stats",
-        kind: ParamType::Bool,
-        why: "no statistics are printed at the end",
-    },
+    Unused::new(
+        "multi_rail_selection",
+        ParamType::String,
+        "one way leads to each peer",
+    ),
+    Unused::new(
+        "dump_stats",
+        ParamType::Bool,
+        "no statistics are printed at the end",
+    ),
 ];
 
 /// The links where `FI_LNX_PROV_LINKS` is not set.

@@ -24,31 +24,27 @@ const DEFAULTS: Defaults = Defaults {
 
 /// What C's shm reads and this provider has no use for.
 const UNUSED: [Unused; 4] = [
-    unused(
+    Unused::new(
         "use_dsa_sar",
         ParamType::Bool,
         "no accelerator copies between processes, as with C's default",
     ),
-    unused(
+    Unused::new(
         "max_gdrcopy_size",
         ParamType::Size,
         "no provider here uses memory of devices",
     ),
-    unused(
+    Unused::new(
         "use_xpmem",
         ParamType::Bool,
         "no kernel module is used; FI_SHM_COPY says how large payloads are copied",
     ),
-    unused(
+    Unused::new(
         "buffer_threshold",
         ParamType::Size,
         "FI_SHM_MAX_SAVED_BYTES bounds what is kept of messages without a posted buffer",
     ),
 ];
-
-const fn unused(name: &'static str, kind: ParamType, why: &'static str) -> Unused {
-    Unused { name, kind, why }
-}
 
 /// Values of all parameters of the provider (`FI_SHM_*`).
 #[derive(Debug)]

@@ -34,46 +34,42 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(9);
 
 /// What C's tcp reads and this provider has no use for.
 const UNUSED: [Unused; 7] = [
-    unused(
+    Unused::new(
         "prov_name",
         ParamType::String,
         "C renames its provider for tests by it",
     ),
-    unused(
+    Unused::new(
         "max_rx_size",
         ParamType::Size,
         "what is kept of a message without a posted buffer takes as much memory as it is long",
     ),
-    unused(
+    Unused::new(
         "staging_sbuf_size",
         ParamType::Int,
         "small messages to one peer leave together from 16 KiB of each connection",
     ),
-    unused(
+    Unused::new(
         "prefetch_rbuf_size",
         ParamType::Int,
         "several messages are read by one system call in any case",
     ),
-    unused(
+    Unused::new(
         "zerocopy_size",
         ParamType::Size,
         "the system copies all payloads, as with C's default",
     ),
-    unused(
+    Unused::new(
         "trace_msg",
         ParamType::Bool,
         "single messages are not logged",
     ),
-    unused(
+    Unused::new(
         "io_uring",
         ParamType::Bool,
         "sockets are used by system calls, as with C's default",
     ),
 ];
-
-const fn unused(name: &'static str, kind: ParamType, why: &'static str) -> Unused {
-    Unused { name, kind, why }
-}
 
 /// Values of all parameters of the provider (`FI_TCP_*`).
 #[derive(Debug)]

@@ -63,6 +63,13 @@ pub struct Unused {
     pub why: &'static str,
 }
 
+impl Unused {
+    /// One entry of a table of them.
+    pub const fn new(name: &'static str, kind: ParamType, why: &'static str) -> Self {
+        Self { name, kind, why }
+    }
+}
+
 struct Entry {
     /// `None` for the core.
     provider: Option<String>,
