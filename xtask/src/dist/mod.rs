@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
@@ -139,7 +139,8 @@ fn make_prefix(ws: &Workspace, exports: &BTreeSet<Export>) -> anyhow::Result<boo
     let lib = fresh.join("lib");
     remove(&fresh)?;
     fs::create_dir_all(lib.join("pkgconfig"))?;
-    let work = build(ws)?;
+    complete_all(builds(ws)?)?;
+    let work = work(ws);
     let archive = work.join("release/libfabric.a");
     link(&work, &archive, exports, &lib.join(SONAME))?;
     let objects = objects::link(&work, &archive, &lib)?;
@@ -184,18 +185,30 @@ fn remove(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the static libraries; returns the folder of what the build makes.
-fn build(ws: &Workspace) -> anyhow::Result<PathBuf> {
+/// The folder of what the build of the static libraries makes.
+fn work(ws: &Workspace) -> PathBuf {
+    ws.target.join("libfabric")
+}
+
+/// What builds the static libraries and the tools. Each uses one processor for most of its time, since it optimises all
+/// crates as one, so they are run side by side.
+pub(crate) fn builds(ws: &Workspace) -> anyhow::Result<Vec<Command>> {
     let home = ws.root.join("libfabric");
-    let work = ws.target.join("libfabric");
     // The separate workspace takes the versions that the tests ran with.
     fs::copy(ws.root.join("Cargo.lock"), home.join("Cargo.lock"))?;
-    let mut build = ws.cargo();
-    build
+    let mut libraries = ws.cargo();
+    libraries
         .args(["build", "--release", "--workspace", "--manifest-path"])
-        .arg(home.join("Cargo.toml"));
-    complete(build.arg("--target-dir").arg(&work))?;
-    Ok(work)
+        .arg(home.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(work(ws));
+    let mut builds = vec![libraries];
+    if let Some(cli) = ws.package("cli") {
+        let mut tools = ws.cargo();
+        tools.args(["build", "--release", "--package", &cli.name, "--bin", TOOL]);
+        builds.push(tools);
+    }
+    Ok(builds)
 }
 
 /// Links an archive as the library, under the exported names; `work` is for files in between.
@@ -238,16 +251,12 @@ fn shared(archive: &Path, script: &Path, soname: &str, library: &Path) -> anyhow
     complete(cc.arg(format!("-Wl,--version-script={}", script.display())))
 }
 
-/// Installs the executable of `crates/cli` and links to it under the names of the other tools; returns
+/// Installs the executable of `crates/cli`, which is built, and links to it under the names of the other tools; returns
 /// all names.
 fn install_tools(ws: &Workspace, bin: &Path) -> anyhow::Result<Vec<String>> {
     let Some(cli) = ws.package("cli") else {
         return Ok(Vec::new());
     };
-    complete(
-        ws.cargo()
-            .args(["build", "--release", "--package", &cli.name, "--bin", TOOL]),
-    )?;
     fs::create_dir_all(bin)?;
     fs::copy(ws.target.join("release").join(TOOL), bin.join(TOOL))
         .with_context(|| format!("cannot install {TOOL}"))?;
@@ -323,12 +332,29 @@ fn print_table(
 
 /// Runs a command to its end; an error names the command.
 fn complete(command: &mut Command) -> anyhow::Result<()> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {program}: is it installed?"))?;
-    if !status.success() {
-        bail!("{program} failed: {command:?}");
+    let child = start(command)?;
+    finish(command, child)
+}
+
+/// Runs commands side by side, each to its end; an error names the first that failed.
+fn complete_all(mut commands: Vec<Command>) -> anyhow::Result<()> {
+    let started: Vec<_> = commands.iter_mut().map(start).collect();
+    let ends = commands.iter().zip(started);
+    let ends: Vec<_> = ends
+        .map(|(command, child)| finish(command, child?))
+        .collect();
+    ends.into_iter().collect()
+}
+
+fn start(command: &mut Command) -> anyhow::Result<Child> {
+    let program = command.get_program().display().to_string();
+    let child = command.spawn();
+    child.with_context(|| format!("cannot run {program}: is it installed?"))
+}
+
+fn finish(command: &Command, mut child: Child) -> anyhow::Result<()> {
+    if !child.wait()?.success() {
+        bail!("{} failed: {command:?}", command.get_program().display());
     }
     Ok(())
 }

@@ -23,6 +23,8 @@ pub(super) struct Job {
     pub(super) skipped: &'static str,
     /// Minutes that each of its programs may take.
     minutes: u64,
+    /// Whether its programs look at the time, so that nothing is built beside them.
+    pub(super) needs_quiet: bool,
     /// What to run in this tree.
     plan: fn(&Workspace) -> Plan,
 }
@@ -75,6 +77,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "the code is formatted",
         skipped: "never",
         minutes: 10,
+        needs_quiet: false,
         plan: |ws| {
             Plan::Run(
                 manifests(ws)
@@ -89,6 +92,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "no warning in any target",
         skipped: "never",
         minutes: 40,
+        needs_quiet: false,
         plan: |ws| {
             one(
                 cargo(
@@ -104,27 +108,15 @@ pub(super) static JOBS: [Job; 14] = [
         about: "the rules of the house hold",
         skipped: "never",
         minutes: 10,
+        needs_quiet: false,
         plan: |ws| one(cargo(ws, "xtask check"), Voice::Status),
-    },
-    Job {
-        name: "unit",
-        about: "unit, integration and documentation tests of every crate",
-        skipped: "never",
-        minutes: 45,
-        plan: unit,
-    },
-    Job {
-        name: "model",
-        about: "what is lock-free holds in every order that the memory model allows",
-        skipped: "never",
-        minutes: 20,
-        plan: model,
     },
     Job {
         name: "rustdoc",
         about: "the documentation builds without a warning",
         skipped: "never",
         minutes: 20,
+        needs_quiet: false,
         plan: |ws| one(rustdoc(ws), Voice::Status),
     },
     Job {
@@ -132,13 +124,31 @@ pub(super) static JOBS: [Job; 14] = [
         about: "floors L0 and L1 build as a kernel builds them",
         skipped: "without Debian's Rust sources for the kernel target",
         minutes: 30,
+        needs_quiet: false,
         plan: |ws| script(ws, ".ci/kernel-floors"),
+    },
+    Job {
+        name: "model",
+        about: "what is lock-free holds in every order that the memory model allows",
+        skipped: "never",
+        minutes: 20,
+        needs_quiet: false,
+        plan: model,
+    },
+    Job {
+        name: "unit",
+        about: "unit, integration and documentation tests of every crate",
+        skipped: "never",
+        minutes: 45,
+        needs_quiet: true,
+        plan: unit,
     },
     Job {
         name: "dist",
         about: "libfabric.so.1 links and exports exactly its table, and packages are made of it",
         skipped: "never",
         minutes: 45,
+        needs_quiet: true,
         plan: distribution,
     },
     Job {
@@ -146,6 +156,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "every provider passes the common suite",
         skipped: "without target/dist",
         minutes: 30,
+        needs_quiet: true,
         plan: conformance,
     },
     Job {
@@ -153,6 +164,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "the address sanitizer finds nothing in the crates with unsafe code, and in the suite",
         skipped: "where the toolchain has no AddressSanitizer",
         minutes: 20,
+        needs_quiet: true,
         plan: asan,
     },
     Job {
@@ -160,6 +172,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "programs and peers that exist today work with the library",
         skipped: "without target/dist, or where a script cannot get its peer",
         minutes: 45,
+        needs_quiet: true,
         plan: interop,
     },
     Job {
@@ -167,6 +180,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "the common suite says of the C library what is known of it",
         skipped: "where interop could not get MPICH, which brings a C library",
         minutes: 20,
+        needs_quiet: true,
         plan: reference,
     },
     Job {
@@ -174,6 +188,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "every decoder survives a short run of hostile input",
         skipped: "never",
         minutes: 20,
+        needs_quiet: true,
         plan: fuzz,
     },
     Job {
@@ -181,9 +196,24 @@ pub(super) static JOBS: [Job; 14] = [
         about: "instructions and system calls of messages stay within the committed budget",
         skipped: "without valgrind",
         minutes: 30,
+        needs_quiet: true,
         plan: |ws| script(ws, "bench/budget"),
     },
 ];
+
+/// What `dist` and `budget` build that takes long and one processor: begun beside the jobs before them.
+pub(super) fn long_builds(ws: &Workspace) -> anyhow::Result<Vec<Command>> {
+    if ws.package("capi").is_none() {
+        return Ok(Vec::new());
+    }
+    let mut builds = dist::builds(ws)?;
+    if let Some(bench) = ws.package("bench") {
+        let mut budget = cargo(ws, "build --locked --release --package");
+        budget.arg(&bench.name);
+        builds.push(budget);
+    }
+    Ok(builds)
+}
 
 /// A job of one program.
 fn one(command: Command, voice: Voice) -> Plan {

@@ -6,6 +6,7 @@
 //! A test of Rust's harness that finds that it cannot be made here prints `SKIP: reason` and returns. One that only
 //! another test runs, as a process of its own, has a name that begins with [`jobs::CHILD`].
 
+mod ahead;
 mod floors;
 mod jobs;
 pub(crate) mod process;
@@ -26,6 +27,7 @@ use serde_json::json;
 
 use crate::dist;
 use crate::workspace::Workspace;
+use ahead::Ahead;
 use floors::Floors;
 use jobs::{JOBS, Job, Plan};
 use process::{End, Interrupt};
@@ -111,7 +113,19 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
     };
     fs::create_dir_all(&runner.logs)?;
     let mut outcomes = Vec::new();
+    // One job alone builds what it needs itself.
+    let mut ahead = match jobs.len() == JOBS.len() {
+        true => Some(Ahead::start(
+            jobs::long_builds(ws)?,
+            &runner.logs,
+            &runner.interrupt,
+        )?),
+        false => None,
+    };
     for (index, job) in jobs.iter().enumerate() {
+        if job.needs_quiet {
+            drop(ahead.take());
+        }
         let place = format!("[{:>2}/{}]", index + 1, jobs.len());
         let outcome = runner.run(job, &place, &mut floors, options.raise_floors)?;
         outcomes.push(outcome);
