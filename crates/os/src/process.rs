@@ -94,25 +94,11 @@ impl Process {
         Ok(!is_ready(&mut [PollFd::new(&self.fd, PollFlags::IN)])?)
     }
 
-    /// Whether the process has not ended, and the other end of a connected Unix socket is open
-    /// still: it is not where a process has called `exec` that had it alone, if it was to be closed
-    /// by that.
-    ///
-    /// # Errors
-    ///
-    /// Those of `poll(2)`.
-    pub fn is_at(&self, socket: BorrowedFd<'_>) -> Result<bool> {
-        Ok(!is_ready(&mut [
-            PollFd::new(&self.fd, PollFlags::IN),
-            PollFd::new(&socket, PollFlags::empty()),
-        ])?)
-    }
-
     /// Copies the pieces of the process's memory into those here, in order, and returns how
     /// many bytes were copied: fewer where the room ends, or where the process has no more
     /// memory. What is in them is the process's own affair, and may change while it is
-    /// copied. The system goes by the number: where the process may have ended, ask
-    /// [`is_alive`](Self::is_alive) or [`is_at`](Self::is_at) before, and not long before.
+    /// copied. The system goes by the number, which may be another process's once this one has ended: where that
+    /// matters, ask [`is_alive`](Self::is_alive), or read what only this process has, and not long before.
     ///
     /// # Errors
     ///
@@ -233,14 +219,6 @@ mod tests {
         let written = own().write(&[at(&room)], &text);
         assert_eq!(written, Err(AttachError::NotAllowed));
         assert_eq!(room, [7; 64]);
-    }
-
-    #[test]
-    fn the_other_end_of_a_socket_is_seen_to_be_closed() {
-        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(own().is_at(near.as_fd()), Ok(true));
-        drop(far);
-        assert_eq!(own().is_at(near.as_fd()), Ok(false));
     }
 
     #[test]

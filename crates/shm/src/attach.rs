@@ -12,7 +12,6 @@
 //!
 //! [`Attach::get`] reads the payload of a message from the memory of its sender, who waits for that.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use ripstop_core::log::{Level, Subsys};
 use ripstop_core::provider::Copied;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{AddressProbe, Grant, PeerPollStatus};
-use ripstop_os::{AttachError, IoVec, IoVecMut, Process, Remote, Socket, clock};
+use ripstop_os::{AttachError, IoVec, IoVecMut, Process, Remote, clock};
 use ripstop_stream::{GetPieces, MAX_GETS, Payload};
 use ripstop_types::RmaIov;
 
@@ -30,6 +29,9 @@ use crate::copy_choice::{CopyChoice, CopyMode, Way};
 use crate::name::Name;
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
+
+#[cfg(test)]
+mod tests;
 
 /// How long a peer that was seen polling is assumed to poll on, without watching it again: at first,
 /// and at most, after doubling each time that it is seen polling.
@@ -46,9 +48,9 @@ const COUNT_READS_PER_CLOCK_READ: u32 = 16;
 /// Yields of the processor in place of [`POLL_WATCH_TIME`] where threads share a processor.
 const MAX_WATCH_YIELDS: u32 = 4;
 
-/// How long a check that the peer's process is alive stays valid. Its process id is not reused so
-/// soon: the kernel goes through all others first.
-const LIVENESS_CACHE_TIME: Duration = Duration::from_micros(100);
+/// How long a check that the peer's process has the memory that it had when it connected stays valid. `exec` takes
+/// longer to bring other memory, and the kernel gives a process id anew when it has gone through all others.
+const IDENTITY_CACHE_TIME: Duration = Duration::from_micros(100);
 
 /// Entries of the cache of requested keys.
 const REQUEST_CACHE_KEYS: usize = 64;
@@ -79,8 +81,8 @@ pub(crate) struct Attach {
     assume_polling: Duration,
     /// The poll count at which the peer was found idle.
     idle_poll_count: Option<u64>,
-    /// When its process was last seen alive.
-    alive_checked_at: Duration,
+    /// When its process was last seen to have the memory of the status page.
+    identified_at: Duration,
     /// What the domain's connections add to; a refusal is logged once for each domain.
     copies: Arc<DomainCopies>,
     /// What attach and ring cost.
@@ -120,7 +122,6 @@ pub(crate) struct RemotePlace {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) process: &'a Process,
-    pub(crate) socket: &'a Socket,
     pub(crate) name: &'a Name,
 }
 
@@ -140,7 +141,7 @@ impl Attach {
             polling_until: Duration::ZERO,
             assume_polling: MIN_ASSUME_POLLING,
             idle_poll_count: None,
-            alive_checked_at: Duration::ZERO,
+            identified_at: Duration::ZERO,
             copies,
             choice: CopyChoice::new(mode),
             copied: Tally::default(),
@@ -228,14 +229,12 @@ impl Attach {
 
     /// As [`get`](Self::get), untimed.
     ///
-    /// The probe is read behind the payloads by the same call. So the process was the peer's while they
-    /// were read: it had not called `exec`, and its process id was not another's.
+    /// That the process is the peer's still is checked behind the payloads: so it was while they were read.
     pub(crate) fn read(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
-        const TOKEN_BYTES: usize = 8;
         if !self.is_attachable(peer) || from.len() > MAX_GETS {
             return false;
         }
-        let mut there = [Remote { base: 0, len: 0 }; MAX_GETS + 1];
+        let mut there = [Remote { base: 0, len: 0 }; MAX_GETS];
         let mut len = 0;
         for (place, payload) in there.iter_mut().zip(from) {
             let [Ok(base), Ok(bytes)] = [payload.address, payload.len].map(usize::try_from) else {
@@ -247,24 +246,12 @@ impl Attach {
             *place = Remote { base, len: bytes };
             len += bytes;
         }
-        let Ok(base) = usize::try_from(self.probe.addr) else {
-            return false;
-        };
-        there[from.len()] = Remote {
-            base,
-            len: TOKEN_BYTES,
-        };
-        let mut token = [0; TOKEN_BYTES];
-        // For as long as the token lives.
-        let GetPieces { mut pieces, count }: GetPieces<'_> = into;
-        pieces[count] = IoVecMut::from_slice(&mut token);
+        let GetPieces { mut pieces, count } = into;
         let read = peer
             .process
-            .read(&there[..=from.len()], &mut pieces[..=count]);
+            .read(&there[..from.len()], &mut pieces[..count]);
         match read {
-            Ok(count) if count == len + TOKEN_BYTES => {
-                u64::from_ne_bytes(token) == self.probe.token
-            }
+            Ok(count) if count == len => self.is_same_process(peer),
             Err(error @ AttachError::NotAllowed) => {
                 self.refuse(peer, &error.to_string());
                 false
@@ -284,7 +271,7 @@ impl Attach {
             base,
             len: from.len(),
         }];
-        self.is_alive(peer)
+        self.is_same_process(peer)
             && peer.process.write(&there, &[IoVec::from_user(from)]) == Ok(from.len())
     }
 
@@ -369,22 +356,23 @@ impl Attach {
 
     #[cold]
     fn try_attach(&mut self, peer: Target<'_>) {
-        let mut found = [0; 8];
-        let read = usize::try_from(self.probe.addr).map_err(|_| AttachError::Fault);
-        let read = read.and_then(|addr| {
-            let from = [Remote {
-                base: addr,
-                len: found.len(),
-            }];
-            let into = &mut [IoVecMut::from_slice(&mut found)];
-            peer.process.read(&from, into)
-        });
-        let known = u64::from_ne_bytes(found) == self.probe.token;
-        match read {
-            Ok(8) if known => self.trial = Trial::Passed,
-            Ok(_) => self.refuse(peer, "it has other memory than it says"),
+        match self.has_token(peer) {
+            Ok(true) => self.trial = Trial::Passed,
+            Ok(false) => self.refuse(peer, "it has other memory than it says"),
             Err(error) => self.refuse(peer, &error.to_string()),
         }
+    }
+
+    /// Whether the process has the token of the peer's status page where that says.
+    fn has_token(&self, peer: Target<'_>) -> Result<bool, AttachError> {
+        let mut found = [0; 8];
+        let from = Remote {
+            base: usize::try_from(self.probe.addr).map_err(|_| AttachError::Fault)?,
+            len: found.len(),
+        };
+        let into = &mut [IoVecMut::from_slice(&mut found)];
+        let is_whole = peer.process.read(&[from], into)? == from.len;
+        Ok(is_whole && u64::from_ne_bytes(found) == self.probe.token)
     }
 
     #[cold]
@@ -425,18 +413,18 @@ impl Attach {
             self.idle_poll_count = Some(poll_count);
             self.assume_polling = MIN_ASSUME_POLLING;
         }
-        self.is_alive(peer).then_some(true)
+        self.is_same_process(peer).then_some(true)
     }
 
-    /// Whether the peer's process has not exited or called `exec`, as of [`LIVENESS_CACHE_TIME`] ago at
-    /// most.
-    pub(crate) fn is_alive(&mut self, peer: Target<'_>) -> bool {
+    /// Whether the process with the peer's number is the one that has connected, and has not called `exec`, as of
+    /// [`IDENTITY_CACHE_TIME`] ago at most.
+    pub(crate) fn is_same_process(&mut self, peer: Target<'_>) -> bool {
         let now = clock::now();
-        if now >= self.alive_checked_at + LIVENESS_CACHE_TIME {
-            if peer.process.is_at(peer.socket.as_fd()) != Ok(true) {
+        if now >= self.identified_at + IDENTITY_CACHE_TIME {
+            if self.has_token(peer) != Ok(true) {
                 return false;
             }
-            self.alive_checked_at = now;
+            self.identified_at = now;
         }
         true
     }

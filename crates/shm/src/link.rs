@@ -212,15 +212,6 @@ impl ShmLink {
         let _ = self.socket.send(&[0]);
     }
 
-    /// The peer's process, for [`Attach`].
-    const fn attach_target<'a>(&'a self, rings: &'a Rings, process: &'a Process) -> Target<'a> {
-        Target {
-            process,
-            socket: &self.socket,
-            name: &rings.peer,
-        }
-    }
-
     /// Sends a record to the peer. It is dropped if the socket is full: the ring serves that region.
     fn send_record(&self, record: Record, descriptors: &[BorrowedFd<'_>]) {
         let sent = self.socket.send_with(&record.emit(), descriptors);
@@ -269,6 +260,14 @@ impl ShmLink {
 }
 
 impl Rings {
+    /// The peer's process, for [`Attach`].
+    const fn attach_target<'a>(&'a self, process: &'a Process) -> Target<'a> {
+        Target {
+            process,
+            name: &self.peer,
+        }
+    }
+
     /// Copies up to `len` bytes to or from the ring, and takes the time now and then, to know what the
     /// ring costs.
     #[inline]

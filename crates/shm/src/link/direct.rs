@@ -119,7 +119,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
             return Attached::UseStream;
         };
-        let (mut attach, peer) = (attach.lock(), link.attach_target(rings, process));
+        let (mut attach, peer) = (attach.lock(), rings.attach_target(process));
         let Some(found) = attach.find(place, write) else {
             let Some(record) = attach.request(place.key, peer) else {
                 return Attached::UseStream;
@@ -140,7 +140,7 @@ impl DirectAccess<ShmLink> for RingDirect {
             _ => {}
         }
         let idle = match (preferred, attach.next_way(peer, place.len, state.crowded)) {
-            (_, Way::Attach) => attach.is_alive(peer).then_some(true),
+            (_, Way::Attach) => attach.is_same_process(peer).then_some(true),
             (Way::Ring, Way::Ring) => attach.is_idle(peer, state.crowded),
             // To see what the ring costs.
             (Way::Attach, Way::Ring) => return Attached::UseStream,
@@ -178,7 +178,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
             return Got::UseStream;
         };
-        let peer = link.attach_target(rings, process);
+        let peer = rings.attach_target(process);
         let got = attach.lock().get(peer, from, into);
         // Else the peer may have given the memory another use before it was read.
         match got {
@@ -199,9 +199,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
             return None;
         };
-        let limit = attach
-            .lock()
-            .take_get_limit(link.attach_target(rings, process))?;
+        let limit = attach.lock().take_get_limit(rings.attach_target(process))?;
         let peer = &rings.peer;
         match limit {
             0 | NO_LIMIT => fi_info!(

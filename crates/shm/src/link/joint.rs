@@ -81,7 +81,7 @@ impl JointCopy<ShmLink> for RingJoint {
         let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
             return Got::UseStream;
         };
-        let (peer, joint) = (link.attach_target(rings, process), rings.reader.joint());
+        let (peer, joint) = (rings.attach_target(process), rings.reader.joint());
         let began = clock::now();
         let mut done = true;
         while done && let Some(claimed) = joint.claim() {
@@ -145,7 +145,7 @@ impl JointCopy<ShmLink> for RingJoint {
         let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
             return false;
         };
-        let (peer, joint) = (link.attach_target(rings, process), rings.writer.joint());
+        let (peer, joint) = (rings.attach_target(process), rings.writer.joint());
         let mut attach = attach.lock();
         if payload.len > from.len() as u64 || !attach.is_attachable(peer) {
             return false;

@@ -125,8 +125,8 @@ pub const GET_PIECES: usize = MAX_GETS + IOV_LIMIT;
 /// Where the payloads of one [`DirectAccess::get`] go.
 #[derive(Debug)]
 pub struct GetPieces<'a> {
-    /// The pieces, in order, then empty ones. The last one is always empty and for the use of the link.
-    pub pieces: [IoVecMut<'a>; GET_PIECES + 1],
+    /// The pieces, in order, then empty ones.
+    pub pieces: [IoVecMut<'a>; GET_PIECES],
     /// How many there are.
     pub count: usize,
 }
@@ -134,13 +134,13 @@ pub struct GetPieces<'a> {
 impl<'a> GetPieces<'a> {
     /// Nowhere.
     pub const NONE: Self = Self {
-        pieces: [const { IoVecMut::EMPTY }; GET_PIECES + 1],
+        pieces: [const { IoVecMut::EMPTY }; GET_PIECES],
         count: 0,
     };
 
     /// Adds a piece, of which there are fewer than [`GET_PIECES`].
     pub fn push(&mut self, piece: IoVecMut<'a>) {
-        if let Some(room) = self.pieces[..GET_PIECES].get_mut(self.count) {
+        if let Some(room) = self.pieces.get_mut(self.count) {
             *room = piece;
             self.count += 1;
         }
