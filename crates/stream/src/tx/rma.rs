@@ -28,6 +28,23 @@ impl<T: Transport> State<T> {
         peer: FiAddr,
         context: Context,
     ) -> Result<()> {
+        if self.write_short(ep, buf, to, peer, Some(context)) {
+            return Ok(());
+        }
+        self.write_other(ep, buf, (to.addr, to.len, to.key), peer, context)
+    }
+
+    /// Writes a short buffer to one segment, if it can go into the stream before anything is noted of it. `context` is
+    /// that of its completion, if it may have one. `false` says that nothing was done.
+    #[inline(always)]
+    fn write_short(
+        &mut self,
+        ep: EpId,
+        buf: UserBuf,
+        to: RmaIov,
+        peer: FiAddr,
+        context: Option<Context>,
+    ) -> bool {
         if let Some(state) = self.eps.get(ep)
             && buf.len() < state.fast.plain_write
             && buf.len() as u64 == to.len
@@ -38,12 +55,12 @@ impl<T: Transport> State<T> {
             && let Some(header) = self.engine.try_write_now(id, to)
             && InPlaceOf::<T>::send_short(link, &header, buf)
         {
-            let completion = state.fast.send_completes.then_some(context);
+            let completion = context.filter(|_| state.fast.send_completes);
             self.engine.written_now(state.fast.write_cq, completion);
             self.wake_any_waiters();
-            return Ok(());
+            return true;
         }
-        self.write_other(ep, buf, (to.addr, to.len, to.key), peer, context)
+        false
     }
 
     /// Goes on with [`State::write_one`] where it is not the frequent case. No closure of
@@ -195,6 +212,10 @@ impl<T: Transport> State<T> {
         if buf.len() > state.inject_size {
             return Err(Errno::EMSGSIZE);
         }
+        let level = state.injected_level(RmaKind::Write);
+        if data.is_none() && self.write_short(ep, buf, remote, peer, None) {
+            return Ok(());
+        }
         let rma = Rma {
             kind: RmaKind::Write,
             iov: Iov::one(buf),
@@ -203,7 +224,7 @@ impl<T: Transport> State<T> {
             context: 0,
             completion: false,
             inject: true,
-            level: state.injected_level(RmaKind::Write),
+            level,
             work: false,
         };
         if self.rma_mapped(ep, peer, &rma) {
