@@ -11,31 +11,11 @@ mod c;
 use core::ffi::c_void;
 use core::ptr;
 use std::collections::BTreeMap;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use c::program::{is_program, run};
 use c::*;
 use ripstop_abi::*;
-
-/// Set in the process that is the program.
-const PROGRAM: &str = "RIPSTOP_HOOKS_PROGRAM";
-
-/// Whether this process is the program of the test.
-fn is_program() -> bool {
-    std::env::var_os(PROGRAM).is_some()
-}
-
-/// Runs a test again in a process of its own, with these variables, as the library reads them once.
-fn run(test: &str, variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]);
-    command.env(PROGRAM, "1").envs(variables.iter().copied());
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let ran = output.status.success() && said.contains("1 passed");
-    assert!(ran, "{test} with {variables:?}:\n{said}{errors}");
-    output
-}
 
 /// Sends so many messages of so many bytes to the other end, which has posted receives.
 fn exchange(pair: &Pair, count: usize, bytes: usize) {
@@ -367,4 +347,87 @@ fn exchange_untagged(pair: &Pair, count: usize) {
             assert!(context == tx || context == rx);
         }
     }
+}
+
+/// The only file of the hook `monitor` below a folder.
+fn monitored(base: &std::path::Path) -> std::path::PathBuf {
+    let only = |folder: &std::path::Path| {
+        let mut entries = std::fs::read_dir(folder).unwrap();
+        let entry = entries.next().expect("an entry").unwrap().path();
+        assert!(entries.next().is_none(), "{}", folder.display());
+        entry
+    };
+    only(&only(&only(base)))
+}
+
+/// The count and the sum of a place and bucket of such a file.
+fn monitored_numbers(file: &[u8], place: usize, bucket: usize) -> (u64, u64) {
+    let number = |at: usize| u64::from_ne_bytes(file[at * 8..][..8].try_into().unwrap());
+    (number(place * 18 + bucket), number(place * 18 + 9 + bucket))
+}
+
+/// The places of `fi_tsend`, `fi_trecv` and entries of tagged receives, by their order in C's
+/// `hook_monitor.h`.
+const TSEND: usize = 12;
+const TRECV: usize = 3;
+const TAGGED_RX: usize = 41;
+
+/// Where the flags of such a file are, and its length.
+const MONITOR_FLAGS: u64 = 6048;
+const MONITOR_LENGTH: usize = 6056;
+
+#[test]
+fn monitor_answers_a_sampler() {
+    use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+    if is_program() {
+        let base = std::env::var("FI_OFI_HOOK_MONITOR_BASEPATH").unwrap();
+        let pair = Pair::open(FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, |_| {});
+        exchange(&pair, 10, 1000);
+        let path = monitored(base.as_ref());
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let pids = format!(
+            "{}_{}_1_",
+            std::os::unix::process::parent_id(),
+            std::process::id()
+        );
+        assert!(name.starts_with(&pids) && name.ends_with("_tcp"), "{name}");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o640);
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).open(&path).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes == [0; MONITOR_LENGTH], "nobody has asked");
+        // The next call answers, which is a receive, and what is behind it comes with the next answer.
+        for (count, sent) in [(3, 10), (5, 3)] {
+            file.write_all_at(&[1], MONITOR_FLAGS).unwrap();
+            exchange(&pair, count, 1000);
+            let bytes = std::fs::read(&path).unwrap();
+            assert_eq!(bytes[MONITOR_FLAGS as usize], 0);
+            let numbers = |place, bucket| monitored_numbers(&bytes, place, bucket);
+            assert_eq!(numbers(TSEND, 2), (sent, sent * 1000));
+            assert_eq!(numbers(TAGGED_RX, 2), (sent, sent * 1000));
+            let before = u64::from(sent == 10);
+            assert_eq!(numbers(TRECV, 0), (sent + before, 0));
+        }
+        return;
+    }
+    let base = file_for("monitor");
+    std::fs::create_dir(&base).unwrap();
+    let text = base.to_str().unwrap();
+    let mut variables = vec![
+        ("FI_HOOK", "monitor"),
+        ("FI_OFI_HOOK_MONITOR_BASEPATH", text),
+        ("FI_OFI_HOOK_MONITOR_TICK_MAX", "1"),
+        ("FI_OFI_HOOK_MONITOR_FILE_MODE", "0640"),
+        ("SLURM_JOB_ID", "17"),
+    ];
+    run("monitor_answers_a_sampler", &variables);
+    variables.push(("FI_OFI_HOOK_MONITOR_LINGER", "1"));
+    run("monitor_answers_a_sampler", &variables);
+    let path = monitored(&base);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_dir_all(&base).unwrap();
+    assert_eq!(bytes[MONITOR_FLAGS as usize], 2);
+    // What nobody has read, and what came behind it.
+    assert_eq!(monitored_numbers(&bytes, TSEND, 2), (3 + 5, 8000));
 }

@@ -68,9 +68,9 @@ pub fn init() {
             None,
             "hook",
             ParamType::String,
-            "What is put between programs and providers, name1;name2, the first one lowest: noop, \
-             perf and trace, which are built in, or a provider from a shared object that intercepts calls on \
-             the objects of others; debug stands for its ofi_hook_debug (default: none)",
+            "What is put between programs and providers, name1;name2, the first one lowest: debug, \
+             monitor, noop, perf and trace, which are built in, or a provider from a shared object that \
+             intercepts calls on the objects of others; debug stands for its ofi_hook_debug (default: none)",
         );
         params.define(
             None,
@@ -91,6 +91,7 @@ pub fn init() {
             "With FI_HOOK=perf: write the tables of all that is open when this signal comes, too, \
              USR2 or a number; one that the program does not handle itself (default: none)",
         );
+        define_monitor(params);
         params.define(
             None,
             "trace_file",
@@ -114,6 +115,39 @@ pub fn init() {
         );
         params.define_unused(None, &UNUSED);
     });
+}
+
+/// Those of the hook `monitor`, which have the names that C libfabric gives them.
+fn define_monitor(params: &Params) {
+    let define = |name, kind, help| params.define(None, name, kind, help);
+    define(
+        "ofi_hook_monitor_basepath",
+        ParamType::String,
+        "With FI_HOOK=monitor: the folder for the files that fi_mon_sampler reads, in USER/HOST below it \
+         (default: /dev/shm/ofi)",
+    );
+    define(
+        "ofi_hook_monitor_dir_mode",
+        ParamType::Int,
+        "With FI_HOOK=monitor: the permissions of the folders below it (default: 01700)",
+    );
+    define(
+        "ofi_hook_monitor_file_mode",
+        ParamType::Int,
+        "With FI_HOOK=monitor: the permissions of the files (default: 0600)",
+    );
+    define(
+        "ofi_hook_monitor_tick_max",
+        ParamType::Int,
+        "With FI_HOOK=monitor: look for a request of the sampler each time that so many calls were counted \
+         (default: 1024)",
+    );
+    define(
+        "ofi_hook_monitor_linger",
+        ParamType::Bool,
+        "With FI_HOOK=monitor: leave the files behind, with the last numbers, for a sampler to read and \
+         remove (default: false)",
+    );
 }
 
 /// The parameters of this process. The first call reads those of the core, and so sets up

@@ -11,6 +11,21 @@ pub struct CallInfo {
     pub name: &'static str,
     /// What it does to data; `None` for calls that move none.
     pub kind: Option<Kind>,
+    /// Its place in the files of the hook `monitor`.
+    pub monitored: Option<u8>,
+}
+
+impl CallInfo {
+    /// The call that programs write so.
+    #[must_use]
+    pub const fn new(name: &'static str, kind: Option<Kind>) -> Self {
+        let monitored = crate::monitor::place(name);
+        Self {
+            name,
+            kind,
+            monitored,
+        }
+    }
 }
 
 /// What an operation does with data.
@@ -71,8 +86,28 @@ pub enum Buffers {
     None,
     /// One buffer.
     One(*const c_void, usize),
-    /// So many buffers.
-    Many(*const abi::iovec, usize),
+    /// Several buffers.
+    Many {
+        /// Where they are listed.
+        iov: *const abi::iovec,
+        /// How many there are.
+        count: usize,
+        /// Where as many descriptors are listed, or null.
+        descs: *const *mut c_void,
+    },
+}
+
+/// Memory that is registered.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration {
+    /// The memory; none where it is not named by addresses of the process.
+    pub buffers: Buffers,
+    /// How many bytes it has.
+    pub bytes: usize,
+    /// What kind of memory it is.
+    pub iface: abi::fi_hmem_iface,
+    /// What may be done with it.
+    pub access: u64,
 }
 
 /// An operation that moves data.
@@ -122,6 +157,12 @@ pub enum Detail {
     Cancel(*mut c_void),
     /// A command of `fi_control`.
     Control(c_int),
+    /// An option of `fi_setopt`, by its name.
+    Option(c_int),
+    /// Another object is bound to this one, by its address.
+    Bind(usize),
+    /// Memory is registered.
+    Register(Registration),
     /// The object is closed.
     Close,
 }

@@ -14,6 +14,8 @@ pub(crate) struct Completion {
     pub(crate) context: *mut c_void,
     /// The flags of the entry; 0 where the format has none.
     pub(crate) flags: u64,
+    /// The bytes of the message; 0 where the format has none.
+    pub(crate) len: usize,
 }
 
 /// The length of an entry of this format; 0 for one that is not known.
@@ -40,14 +42,18 @@ impl Entries {
             let entry = self.buf.wrapping_byte_add(at * length);
             // SAFETY: the call has stored so many entries of this length, and all begin with this.
             let context = unsafe { entry.cast::<*mut c_void>().read_unaligned() };
-            let flags = if length >= size_of::<abi::fi_cq_msg_entry>() {
-                let entry = entry.wrapping_byte_add(size_of::<abi::fi_cq_entry>());
-                // SAFETY: all longer formats go on with the flags.
-                unsafe { entry.cast::<u64>().read_unaligned() }
+            let (flags, len) = if length >= size_of::<abi::fi_cq_msg_entry>() {
+                // SAFETY: all longer formats begin as this one.
+                let entry = unsafe { entry.cast::<abi::fi_cq_msg_entry>().read_unaligned() };
+                (entry.flags, entry.len)
             } else {
-                0
+                (0, 0)
             };
-            use_it(Completion { context, flags });
+            use_it(Completion {
+                context,
+                flags,
+                len,
+            });
         }
     }
 }
@@ -62,5 +68,6 @@ pub(crate) fn in_error(entry: *const abi::fi_cq_err_entry, result: isize) -> Opt
     Some(Completion {
         context: entry.op_context,
         flags: entry.flags,
+        len: entry.len,
     })
 }

@@ -1,12 +1,13 @@
 //! What a hook is.
 
 use core::any::Any;
+use core::ffi::c_void;
 use core::fmt::Debug;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
 
-use crate::call::Call;
+use crate::call::{Call, Registration};
 use crate::counting::Threads;
 
 /// A hook, of which there is one in a process.
@@ -14,6 +15,15 @@ pub trait Hook: Sync {
     /// What watches the calls on an object that was just opened; `parent` is what this hook made of
     /// the object it was opened from, `None` for a fabric.
     fn open(&self, opened: &Opened<'_>, parent: Option<&Arc<dyn Watch>>) -> Arc<dyn Watch>;
+
+    /// An object that is not watched has this address ([`With::Owner`]).
+    fn passed_by(&self, _addr: usize) {}
+
+    /// Whether objects that are closed keep a table whose functions refuse and tell of it, as long
+    /// as nothing else has their memory.
+    fn tells_of_closed(&self) -> bool {
+        false
+    }
 }
 
 /// The hooks above a fabric and what is opened from it, the lowest first.
@@ -44,6 +54,8 @@ pub struct Opened<'a> {
     pub class: usize,
     /// A number that no other object of this process has.
     pub id: u64,
+    /// Where it is.
+    pub addr: usize,
     /// The provider below, as programs name it.
     pub provider: &'a str,
     /// What it was opened with.
@@ -68,6 +80,8 @@ pub enum With<'a> {
         /// 0 for what the provider likes.
         size: usize,
     },
+    /// A region of this memory, with this descriptor for operations on it.
+    Region(Registration, *mut c_void),
 }
 
 impl Opened<'_> {

@@ -11,9 +11,12 @@
 mod attrs;
 mod call;
 mod calls;
+mod closed;
 mod completions;
 mod counting;
+mod debug;
 mod hook;
+mod monitor;
 mod noop;
 mod over;
 mod pending;
@@ -29,6 +32,8 @@ pub use over::install;
 #[must_use]
 pub fn find(name: &str) -> Option<&'static dyn Hook> {
     match name.strip_prefix("ofi_hook_").unwrap_or(name) {
+        "debug" => Some(&debug::Debug),
+        "monitor" => Some(&monitor::Monitor),
         "noop" => Some(&noop::Noop),
         "perf" => Some(&perf::Perf),
         "trace" => Some(&trace::Trace),
@@ -37,10 +42,12 @@ pub fn find(name: &str) -> Option<&'static dyn Hook> {
 }
 
 /// The names of the hooks that are built in.
-pub const NAMES: &[&str] = &["noop", "perf", "trace"];
+pub const NAMES: &[&str] = &["debug", "monitor", "noop", "perf", "trace"];
 
 /// The process ends: hooks write what they have of fabrics that are still open.
 pub fn at_end() {
     perf::at_end();
     trace::at_end();
+    monitor::at_end();
+    debug::at_end();
 }

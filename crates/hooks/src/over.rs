@@ -251,6 +251,9 @@ impl Over {
     /// `made` is null or an open object that nobody else uses yet.
     pub(crate) unsafe fn lay<H: Head>(&self, made: *mut H, with: With<'_>) {
         if matches!(with, With::Owner) {
+            for hook in self.hooks.iter() {
+                hook.passed_by(made.addr());
+            }
             return;
         }
         // SAFETY: the same contract.
@@ -345,8 +348,9 @@ pub(crate) unsafe fn close(fid: *mut abi::fid, info: &'static CallInfo) -> core:
     // SAFETY: the object that it is over.
     unsafe { lifted.lift(fid) };
     drop(counting);
-    // SAFETY: the provider's operation on its own object.
-    let code = unsafe { own(fid) };
+    let is_told = over.hooks.iter().any(|hook| hook.tells_of_closed());
+    // SAFETY: the provider's operation on its own object, whose tables are the provider's again.
+    let code = unsafe { crate::closed::close_last(fid, own, is_told) };
     over.after(&call, code as isize);
     if code != 0 {
         // SAFETY: made in `lay`; no other call uses the object.
@@ -399,6 +403,7 @@ unsafe fn lay<H: Head>(
     let opened = Opened {
         class,
         id: IDS.fetch_add(1, Ordering::Relaxed),
+        addr: fid.addr(),
         provider,
         with,
     };

@@ -220,14 +220,8 @@ mod tests {
     use super::*;
     use crate::call::Kind;
 
-    static SEND: CallInfo = CallInfo {
-        name: "fi_send",
-        kind: Some(Kind::Send),
-    };
-    static RECV: CallInfo = CallInfo {
-        name: "fi_recv",
-        kind: Some(Kind::Recv),
-    };
+    static SEND: CallInfo = CallInfo::new("fi_send", Some(Kind::Send));
+    static RECV: CallInfo = CallInfo::new("fi_recv", Some(Kind::Recv));
 
     fn posted(call: &'static CallInfo, is_multi: bool, start: u64) -> Posted {
         Posted {

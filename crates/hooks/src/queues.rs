@@ -52,7 +52,7 @@ impl Queues {
                 }
             }
             With::Cq { format, .. } => entry_length = completions::length(format),
-            With::Nothing | With::Owner => {}
+            With::Nothing | With::Owner | With::Region(..) => {}
         }
         Self {
             bound: AtomicU32::new(bound),
@@ -99,6 +99,15 @@ impl Queues {
         };
         let asked = transfer.flags.unwrap_or(by_default) & abi::FI_COMPLETION != 0;
         bound & queue != 0 && (bound & selective == 0 || asked)
+    }
+
+    /// Whether only operations of this kind that ask for it have an entry.
+    pub(crate) fn is_selective(&self, kind: Kind) -> bool {
+        let bit = match kind.is_transmit() {
+            true => TX_SELECTIVE,
+            false => RX_SELECTIVE,
+        };
+        self.bound.load(Ordering::Relaxed) & bit != 0
     }
 
     /// Whether more than one entry may follow for it.

@@ -5,6 +5,7 @@
 
 pub mod matcher;
 pub mod owner;
+pub mod program;
 pub mod side;
 pub mod watch;
 

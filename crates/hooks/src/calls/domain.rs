@@ -5,7 +5,10 @@ use core::ffi::{c_int, c_void};
 
 use ripstop_abi::*;
 
-use super::{cq_attr, info, srx_attr};
+use super::vectors::{registration, registration_of};
+use super::{cq_attr, info, region, srx_attr};
+use crate::call::Buffers::One;
+use crate::call::{Detail, Registration};
 use crate::hook::With;
 
 super::interpose! {
@@ -53,13 +56,16 @@ super::interpose! {
         reg "fi_mr_reg" (
             domain: *mut fid, buf: *const c_void, len: usize, access: u64, offset: u64, requested_key: u64,
             flags: u64, mr: *mut *mut fid_mr, context: *mut c_void,
-        ) -> c_int, opens mr with With::Nothing;
+        ) -> c_int = Detail::Register(Registration::of(One(buf, len), len, access)),
+            opens mr with region(Registration::of(One(buf, len), len, access), mr);
         regv "fi_mr_regv" (
             domain: *mut fid, iov: *const iovec, count: usize, access: u64, offset: u64, requested_key: u64,
             flags: u64, mr: *mut *mut fid_mr, context: *mut c_void,
-        ) -> c_int, opens mr with With::Nothing;
+        ) -> c_int => Detail::Register(registration_of(iov, count, access)),
+            opens mr with region(registration_of(iov, count, access), mr);
         regattr "fi_mr_regattr" (
             domain: *mut fid, attr: *const fi_mr_attr, flags: u64, mr: *mut *mut fid_mr,
-        ) -> c_int, opens mr with With::Nothing;
+        ) -> c_int => Detail::Register(registration(attr, flags)),
+            opens mr with region(registration(attr, flags), mr);
     }
 }

@@ -17,7 +17,7 @@ super::interpose! {
         ) -> c_int;
         setopt "fi_setopt" (
             ep: *mut fid, level: c_int, optname: c_int, optval: *const c_void, optlen: usize,
-        ) -> c_int;
+        ) -> c_int = Detail::Option(optname);
         tx_ctx "fi_tx_context" (
             sep: *mut fid_ep, index: c_int, attr: *mut fi_tx_attr, tx_ep: *mut *mut fid_ep,
             context: *mut c_void,

@@ -49,8 +49,13 @@ unsafe fn bind_object(
     let Some(own) = (unsafe { (*theirs).bind }) else {
         return -abi::FI_ENOSYS;
     };
-    // SAFETY: the provider's operation, with the arguments of its caller.
-    let code = this.call(info, Detail::None, || unsafe { own(object, other, flags) });
+    let run = || match crate::debug::is_closed(other.addr()) {
+        // What is left of it is not looked at.
+        true => -abi::FI_EINVAL,
+        // SAFETY: the provider's operation, with the arguments of its caller.
+        false => unsafe { own(object, other, flags) },
+    };
+    let code = this.call(info, Detail::Bind(other.addr()), run);
     if code == 0 {
         // SAFETY: null or an open object: the provider has bound it.
         if let Some(other) = unsafe { over(other) } {

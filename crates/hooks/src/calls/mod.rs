@@ -18,7 +18,7 @@ mod vectors;
 
 use ripstop_abi as abi;
 
-use crate::call::CallInfo;
+use crate::call::{CallInfo, Registration};
 use crate::hook::With;
 
 /// The attributes that an object was opened with.
@@ -60,6 +60,18 @@ unsafe fn srx_attr<'a>(attr: *const abi::fi_rx_attr) -> With<'a> {
         Some(attr) if attr.op_flags & abi::FI_PEER != 0 => With::Owner,
         _ => With::Nothing,
     }
+}
+
+/// Those of a region.
+///
+/// # Safety
+///
+/// `mr` leads to the region that was just made.
+unsafe fn region<'a>(memory: Registration, mr: *mut *mut abi::fid_mr) -> With<'a> {
+    // SAFETY: the place of a region.
+    let mr = unsafe { *mr };
+    // SAFETY: an open region.
+    With::Region(memory, unsafe { (*mr).mem_desc })
 }
 
 /// The functions of one operation table. A line has the name of a function's field, what programs
@@ -132,7 +144,7 @@ macro_rules! interpose {
     };
     (@one $table:ident $head:ident.$field:ident $name:ident $c:literal []
         ($this:ident: $this_type:ty $(, $arg:ident: $type:ty)*) -> $result:ty
-        {} {} {$place:ident, $with:expr} {}
+        {$($detail:expr)?} {$($read:expr)?} {$place:ident, $with:expr} {}
     ) => {
         unsafe extern "C" fn $name($this: $this_type $(, $arg: $type)*) -> $result {
             static INFO: $crate::call::CallInfo = $crate::calls::named!($c []);
@@ -144,11 +156,11 @@ macro_rules! interpose {
             let Some(own) = (unsafe { (*theirs).$name }) else {
                 return $crate::over::Answer::ENOSYS;
             };
+            let detail = $crate::calls::detail!({$($detail)?} {$($read)?});
             let callers = $place;
             let mut made = core::ptr::null_mut();
             // A provider refuses a null place; one that stores nothing leaves the caller's as it is.
             let $place = if callers.is_null() { callers } else { &raw mut made };
-            let detail = $crate::call::Detail::None;
             // SAFETY: the provider's operation, with the arguments of its caller.
             let code = over.call(&INFO, detail, || unsafe { own($this $(, $arg)*) });
             if code == 0 && !made.is_null() {
@@ -168,16 +180,10 @@ macro_rules! interpose {
 /// The constant of a call.
 macro_rules! named {
     ($c:literal []) => {
-        $crate::call::CallInfo {
-            name: $c,
-            kind: None,
-        }
+        $crate::call::CallInfo::new($c, None)
     };
     ($c:literal [$kind:ident]) => {
-        $crate::call::CallInfo {
-            name: $c,
-            kind: Some($crate::call::Kind::$kind),
-        }
+        $crate::call::CallInfo::new($c, Some($crate::call::Kind::$kind))
     };
 }
 

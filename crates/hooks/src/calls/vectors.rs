@@ -5,8 +5,9 @@ use core::ffi::c_void;
 use core::ptr;
 
 use ripstop_abi as abi;
+use ripstop_mem::UserBuf;
 
-use crate::call::{Buffers, Detail, Kind, Transfer};
+use crate::call::{Buffers, Detail, Kind, Registration, Transfer};
 
 /// An operation that is put together.
 #[derive(Clone, Copy)]
@@ -37,20 +38,24 @@ pub(super) const fn one(
 ///
 /// # Safety
 ///
-/// `iov` is null or so many elements, and `desc` is null or as many.
+/// `iov` is null or so many elements, and `desc_list` is null or as many.
 pub(super) unsafe fn many(
     kind: Kind,
     iov: *const abi::iovec,
-    desc: *mut *mut c_void,
+    desc_list: *mut *mut c_void,
     count: usize,
 ) -> Operation {
     // SAFETY: the same contract.
     let bytes = unsafe { sum(iov, count, |iov| iov.iov_len) };
     // SAFETY: the same contract.
-    let desc = unsafe { first(desc, count) };
+    let desc = unsafe { first(desc_list, count) };
     let mut operation = one(kind, ptr::null(), 0, desc);
     operation.0.bytes = bytes;
-    operation.0.buffers = Buffers::Many(iov, count);
+    operation.0.buffers = Buffers::Many {
+        iov,
+        count,
+        descs: desc_list.cast_const(),
+    };
     operation
 }
 
@@ -154,5 +159,105 @@ impl Operation {
     #[inline(always)]
     pub(super) const fn detail(self) -> Detail {
         Detail::Transfer(self.0)
+    }
+}
+
+/// One buffer of an operation or a region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// The memory.
+    pub(crate) buf: UserBuf,
+    /// Its descriptor, or null.
+    pub(crate) desc: *mut c_void,
+}
+
+impl Buffers {
+    /// Each buffer that has bytes; `desc` is that of a single one. Called while the call is under way that these are of.
+    pub(crate) fn each(self, desc: *mut c_void, mut use_it: impl FnMut(Piece)) {
+        let mut one = |start: *const c_void, len: usize, desc| {
+            if len > 0 && !start.is_null() {
+                // SAFETY: the memory of an operation, which its caller leaves alone until it has
+                // completed (`fi_msg(3)`), or of a region, which is only compared by its address.
+                let buf = unsafe { UserBuf::from_const(start.cast(), len) };
+                use_it(Piece { buf, desc });
+            }
+        };
+        match self {
+            Self::None => {}
+            Self::One(start, len) => one(start, len, desc),
+            Self::Many { iov, count, descs } if !iov.is_null() => {
+                // SAFETY: not null, and then as many elements as the caller has said.
+                let iov = unsafe { core::slice::from_raw_parts(iov, count) };
+                let descs = match descs.is_null() {
+                    true => &[],
+                    // SAFETY: not null, and then as many elements as there are buffers.
+                    false => unsafe { core::slice::from_raw_parts(descs, count) },
+                };
+                for (at, iov) in iov.iter().enumerate() {
+                    let desc = descs.get(at).copied().unwrap_or(ptr::null_mut());
+                    one(iov.iov_base, iov.iov_len, desc);
+                }
+            }
+            Self::Many { .. } => {}
+        }
+    }
+}
+
+/// The memory that `fi_mr_regattr` is to register.
+///
+/// # Safety
+///
+/// `attr` is null or valid.
+pub(super) unsafe fn registration(attr: *const abi::fi_mr_attr, flags: u64) -> Registration {
+    // SAFETY: null or valid.
+    let Some(attr) = (unsafe { attr.as_ref() }) else {
+        return Registration::of(Buffers::None, 0, 0);
+    };
+    let named = flags & abi::FI_MR_DMABUF == 0;
+    let count = attr.iov_count;
+    let iov = match named {
+        // SAFETY: without this flag the union has this field.
+        true => unsafe { attr.mr.mr_iov },
+        false => ptr::null(),
+    };
+    // SAFETY: null or so many elements.
+    let bytes = unsafe { sum(iov, count, |iov| iov.iov_len) };
+    let descs = ptr::null();
+    let buffers = match named {
+        true => Buffers::Many { iov, count, descs },
+        false => Buffers::None,
+    };
+    let iface = attr.iface;
+    Registration {
+        iface,
+        ..Registration::of(buffers, bytes, attr.access)
+    }
+}
+
+/// That of `fi_mr_regv`.
+///
+/// # Safety
+///
+/// `iov` is null or so many elements.
+pub(super) unsafe fn registration_of(
+    iov: *const abi::iovec,
+    count: usize,
+    access: u64,
+) -> Registration {
+    // SAFETY: the same contract.
+    let bytes = unsafe { sum(iov, count, |iov| iov.iov_len) };
+    let descs = ptr::null();
+    Registration::of(Buffers::Many { iov, count, descs }, bytes, access)
+}
+
+impl Registration {
+    /// Of usual memory.
+    pub(super) const fn of(buffers: Buffers, bytes: usize, access: u64) -> Self {
+        Self {
+            buffers,
+            bytes,
+            iface: abi::FI_HMEM_SYSTEM,
+            access,
+        }
     }
 }

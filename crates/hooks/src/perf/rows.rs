@@ -143,10 +143,7 @@ mod tests {
 
     #[test]
     fn every_call_is_counted_somewhere() {
-        static CALL: CallInfo = CallInfo {
-            name: "fi_send",
-            kind: None,
-        };
+        static CALL: CallInfo = CallInfo::new("fi_send", None);
         let rows = Rows::new();
         let mut found = 0;
         for _ in 0..2 {

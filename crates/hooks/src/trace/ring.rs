@@ -36,10 +36,7 @@ pub(super) struct Record {
 impl Record {
     /// What stands in places that were not yet used.
     const NONE: Self = {
-        static NO_CALL: CallInfo = CallInfo {
-            name: "",
-            kind: None,
-        };
+        static NO_CALL: CallInfo = CallInfo::new("", None);
         Self {
             call: &NO_CALL,
             endpoint: 0,
@@ -116,10 +113,7 @@ mod tests {
 
     #[test]
     fn the_newest_stay() {
-        static CALL: CallInfo = CallInfo {
-            name: "fi_send",
-            kind: None,
-        };
+        static CALL: CallInfo = CallInfo::new("fi_send", None);
         let mut ring = Ring::new(4);
         for start in 0..10 {
             ring.push(Record {
