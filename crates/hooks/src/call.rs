@@ -19,7 +19,7 @@ impl CallInfo {
     /// The call that programs write so.
     #[must_use]
     pub const fn new(name: &'static str, kind: Option<Kind>) -> Self {
-        let monitored = crate::monitor::place(name);
+        let monitored = crate::layout::place(name);
         Self {
             name,
             kind,

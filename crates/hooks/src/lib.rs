@@ -16,6 +16,7 @@ mod completions;
 mod counting;
 mod debug;
 mod hook;
+mod layout;
 mod monitor;
 mod noop;
 mod over;

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use ripstop_core::params;
 
-use super::layout::{BUCKETS, NUMBERS, count_at};
 use crate::counting::{Threads, bump};
+use crate::layout::{BUCKETS, NUMBERS, count_at};
 
 /// Counted things between two looks at the file, by default.
 const TICKS: i32 = 1024;

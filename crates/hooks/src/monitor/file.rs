@@ -16,7 +16,7 @@ use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn, params};
 
 use super::counts::Counts;
-use super::layout::{FINISHED, FLAGS_AT, LENGTH, NUMBERS, REQUEST};
+use crate::layout::{FINISHED, FLAGS_AT, LENGTH, NUMBERS, REQUEST};
 
 /// Where the folders are by default.
 const BASE: &str = "/dev/shm/ofi";

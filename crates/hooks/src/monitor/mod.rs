@@ -5,7 +5,6 @@
 
 mod counts;
 mod file;
-mod layout;
 
 use std::sync::Arc;
 
@@ -15,11 +14,11 @@ use crate::call::{Call, Detail, Entries, Kind};
 use crate::completions::{self, Completion};
 use crate::counting::Threads;
 use crate::hook::{Hook, Opened, Watch, With, like};
+use crate::layout;
 use counts::Counts;
 use file::Shared;
 
 pub(crate) use file::at_end;
-pub(crate) use layout::place;
 
 /// See the module.
 #[derive(Debug)]

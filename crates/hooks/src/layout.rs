@@ -1,4 +1,4 @@
-//! What is where in the files of `monitor`: C's `struct monitor_mapped_data`.
+//! What is where in the files of the hook `monitor`: C's `struct monitor_mapped_data`.
 //!
 //! For each place, a call or a kind of entry, so many counts, one of each bucket, and as many sums of bytes; behind
 //! all of them a byte of flags. Numbers are `u64` of this machine.
@@ -6,25 +6,25 @@
 use ripstop_abi as abi;
 
 /// The places.
-pub(super) const PLACES: usize = 42;
+pub(crate) const PLACES: usize = 42;
 
 /// The buckets of a place.
-pub(super) const BUCKETS: usize = 9;
+pub(crate) const BUCKETS: usize = 9;
 
 /// The numbers of a file.
-pub(super) const NUMBERS: usize = PLACES * BUCKETS * 2;
+pub(crate) const NUMBERS: usize = PLACES * BUCKETS * 2;
 
 /// Where the flags are.
-pub(super) const FLAGS_AT: usize = NUMBERS * size_of::<u64>();
+pub(crate) const FLAGS_AT: usize = NUMBERS * size_of::<u64>();
 
 /// The length of a file: the struct is as long as a multiple of its alignment.
-pub(super) const LENGTH: usize = FLAGS_AT + size_of::<u64>();
+pub(crate) const LENGTH: usize = FLAGS_AT + size_of::<u64>();
 
 /// The sampler asks for what was counted; taken away when it is there.
-pub(super) const REQUEST: u8 = 1;
+pub(crate) const REQUEST: u8 = 1;
 
 /// The program has ended, and nothing more comes.
-pub(super) const FINISHED: u8 = 1 << 1;
+pub(crate) const FINISHED: u8 = 1 << 1;
 
 /// The calls that have places, in their order. Behind them are reads of completion queues, which are
 /// counted by what they have read.
@@ -92,7 +92,7 @@ const fn is_same(left: &[u8], right: &[u8]) -> bool {
 
 /// The place of an entry of a queue of this format, and whether it is of a receive; `None` for those that
 /// are not counted.
-pub(super) const fn place_of_entry(format: abi::fi_cq_format, flags: u64) -> Option<(u8, bool)> {
+pub(crate) const fn place_of_entry(format: abi::fi_cq_format, flags: u64) -> Option<(u8, bool)> {
     let sent = match format {
         abi::FI_CQ_FORMAT_CONTEXT => return Some((CONTEXT_ENTRY, false)),
         abi::FI_CQ_FORMAT_MSG => CONTEXT_ENTRY + 1,
@@ -110,7 +110,7 @@ pub(super) const fn place_of_entry(format: abi::fi_cq_format, flags: u64) -> Opt
 }
 
 /// The bucket of so many bytes.
-pub(super) const fn bucket(bytes: usize) -> usize {
+pub(crate) const fn bucket(bytes: usize) -> usize {
     match bytes {
         0..=64 => 0,
         65..=512 => 1,
@@ -125,7 +125,7 @@ pub(super) const fn bucket(bytes: usize) -> usize {
 }
 
 /// Where the count of a place and bucket is among the numbers; the sum is [`BUCKETS`] behind it.
-pub(super) const fn count_at(place: usize, bucket: usize) -> usize {
+pub(crate) const fn count_at(place: usize, bucket: usize) -> usize {
     place * 2 * BUCKETS + bucket
 }
 
