@@ -17,6 +17,9 @@ const ROUND: Duration = Duration::from_secs(1);
 /// Rounds until the log hears of it.
 const LOG_ROUNDS: u32 = 5;
 
+/// Members of a group that is being joined who are named, at most.
+const MAX_NAMED: usize = 4;
+
 /// Rounds after which members that wait for each other, each to join another group, are taken to
 /// wait for ever.
 const DEADLOCK_ROUNDS: u32 = 10;
@@ -70,11 +73,11 @@ impl<B: Buffer> Collectives<B> {
             let Some(group) = self.groups.get(id).filter(joining) else {
                 continue;
             };
-            let Some(rank) = group.awaited().next() else {
-                continue;
-            };
             let others = group.awaited().count().saturating_sub(1);
-            if let Some(member) = group.member(rank) {
+            for rank in group.awaited().take(MAX_NAMED) {
+                let Some(member) = group.member(rank) else {
+                    continue;
+                };
                 visit(Held {
                     ep: group.ep,
                     operation: None,
