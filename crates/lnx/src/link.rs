@@ -81,6 +81,17 @@ impl Link for LnxLink {
         each!(self, link => link.is_unanswered())
     }
 
+    fn silence(&self) -> Option<Duration> {
+        each!(self, link => link.silence())
+    }
+
+    fn carrier(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Shm { .. } => Shm::NAME,
+            Self::Tcp(_) => Tcp::NAME,
+        })
+    }
+
     fn traffic(&self) -> Option<Traffic> {
         each!(self, link => link.traffic())
     }

@@ -128,6 +128,10 @@ impl Link for TcpSocket {
         self.0.is_unanswered(SILENCE)
     }
 
+    fn silence(&self) -> Option<Duration> {
+        self.0.silence()
+    }
+
     fn traffic(&self) -> Option<Traffic> {
         let (sent, received) = self.0.traffic().ok()?;
         Some(Traffic {

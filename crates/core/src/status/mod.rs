@@ -90,7 +90,8 @@ record! {
         pub pid: Option<u32>,
         /// How far the connection has come.
         pub state: PeerState,
-        /// By which way bytes go: `ring` or `socket`.
+        /// By which way bytes go: `ring` or `socket`, behind the provider's name in a domain that uses
+        /// several.
         pub way: String,
         /// The protocol of long messages.
         pub protocol: String,
@@ -104,6 +105,9 @@ record! {
         pub unexpected: u32,
         /// How long its oldest operation has waited, in ns.
         pub oldest: Option<u64>,
+        /// For how long its machine has answered nothing of what is sent again and again, in ns; `None` as
+        /// long as the network seems to carry it.
+        pub silence: Option<u64>,
     }
 }
 

@@ -22,6 +22,7 @@ fn peer(name: &str) -> Peer {
         queued: 5,
         unexpected: 6,
         oldest: None,
+        silence: Some(7),
     }
 }
 

@@ -14,6 +14,9 @@ use crate::errno::last_errno;
 /// drops a packet now and then once in a blue moon.
 const REPEATED: u8 = 4;
 
+/// Repetitions, or questions, upon none of which anything came: told of, nothing ends by it.
+const SUSPECT: u8 = 2;
+
 /// Questions for room at a peer that had none, which a peer that lives answers.
 const ASKED: u8 = 3;
 
@@ -38,6 +41,15 @@ impl Socket {
             let asked = info.tcpi_retransmits >= REPEATED || info.tcpi_probes >= ASKED;
             asked && Duration::from_millis(info.tcpi_last_ack_recv.into()) >= time
         })
+    }
+
+    /// For how long nothing has come from the other machine, although bytes or probes were sent again
+    /// and again: the network does not carry them. `None` as long as it seems to.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        let info = self.tcp_info().ok()?;
+        let asked = info.tcpi_retransmits >= SUSPECT || info.tcpi_probes >= SUSPECT;
+        asked.then(|| Duration::from_millis(info.tcpi_last_ack_recv.into()))
     }
 
     /// Bytes that the peer's system has acknowledged, and that have come from it, since the connection was
@@ -82,5 +94,6 @@ mod tests {
         let listener = Socket::tcp_listener(&([127, 0, 0, 1], 0).into(), None, 1).unwrap();
         let (socket, _) = Socket::connect(&listener.local_addr().unwrap(), None).unwrap();
         assert!(!socket.is_unanswered(Duration::ZERO));
+        assert_eq!(socket.silence(), None);
     }
 }

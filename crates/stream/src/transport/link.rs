@@ -51,6 +51,17 @@ pub trait Link: AsFd + Debug + Send + Sync + Sized + 'static {
         false
     }
 
+    /// For how long the peer's machine has left unanswered what was sent again and again, where the
+    /// system knows that; `None` as long as the network seems to carry what is sent.
+    fn silence(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The provider whose link it is, for domains that have links of several.
+    fn carrier(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What has gone each way, where the system or the link itself counts it anyway.
     fn traffic(&self) -> Option<Traffic> {
         None

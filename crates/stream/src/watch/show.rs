@@ -154,17 +154,23 @@ impl<T: Transport> State<T> {
             Phase::Up if pending.is_full => PeerState::Full,
             Phase::Up => PeerState::Up,
         };
-        let way = match connection.is_polled() {
+        let kind = match connection.is_polled() {
             true => "ring",
             false => "socket",
         };
-        let traffic = connection.link.as_ref().and_then(|link| link.traffic());
+        let link = connection.link.as_ref();
+        let way = match link.and_then(|link| link.carrier()) {
+            Some(provider) => format!("{provider} {kind}"),
+            None => kind.to_owned(),
+        };
+        let traffic = link.and_then(|link| link.traffic());
+        let silence = link.and_then(|link| link.silence());
         Some(Peer {
             endpoint: connection.ep.number(),
             name: connection.peer.to_string(),
             pid: connection.peer_pid,
             state,
-            way: way.to_owned(),
+            way,
             protocol: protocol(conn.long_messages()),
             traffic: traffic.map(|traffic| Traffic {
                 unit: traffic.unit.to_owned(),
@@ -175,6 +181,7 @@ impl<T: Transport> State<T> {
             queued: pending.unsent,
             unexpected: pending.unexpected,
             oldest,
+            silence: silence.map(|silence| silence.as_nanos() as u64),
         })
     }
 }
