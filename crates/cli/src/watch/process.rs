@@ -32,8 +32,24 @@ pub(super) struct Domain {
 
 impl Domain {
     /// Whether the snapshot is one of the last seconds: somebody makes progress.
-    fn is_fresh(&self) -> bool {
+    pub(super) fn is_fresh(&self) -> bool {
         self.age < IDLE
+    }
+
+    /// Whether a thread of the program sleeps until something comes here.
+    fn is_slept_on(&self) -> bool {
+        self.sleepers > 0 || self.is_fresh() && self.shown.sleeps_outside
+    }
+
+    /// Whether the library's thread makes progress here.
+    fn is_served(&self) -> bool {
+        self.is_fresh() && self.shown.has_thread
+    }
+
+    /// Whether anybody makes progress here, or sleeps until something comes. A process may poll one of its
+    /// domains and leave another alone.
+    pub(super) fn is_attended(&self) -> bool {
+        self.polled < IDLE || self.is_slept_on() || self.is_served()
     }
 }
 
@@ -67,7 +83,8 @@ pub(super) enum Activity {
 }
 
 impl Activity {
-    /// What a process does whose domains are these.
+    /// What a process does whose domains are these, all of them together ([`Domain::is_attended`] is about
+    /// one).
     pub(super) fn of(stat: Option<ProcStat>, domains: &[Domain]) -> Self {
         let polled = domains.iter().map(|domain| domain.polled).min();
         let polled = polled.unwrap_or_default();
@@ -75,13 +92,8 @@ impl Activity {
             let age = domains.iter().map(|domain| domain.age).min();
             return Self::Ended(age.unwrap_or_default());
         };
-        let sleeps = |domain: &Domain| {
-            domain.sleepers > 0 || domain.is_fresh() && domain.shown.sleeps_outside
-        };
-        let sleeps = domains.iter().any(sleeps);
-        let is_served = domains
-            .iter()
-            .all(|domain| domain.is_fresh() && domain.shown.has_thread);
+        let sleeps = domains.iter().any(Domain::is_slept_on);
+        let is_served = domains.iter().all(Domain::is_served);
         match stat.state {
             'T' => Self::Stopped(polled),
             't' => Self::Traced(polled),

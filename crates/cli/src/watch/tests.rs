@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ripstop_core::status::{Endpoint, Snapshot, Wait, WaitKind};
+use ripstop_core::status::{Count, Endpoint, Peer, PeerState, Snapshot, Wait, WaitKind};
 use ripstop_os::ProcStat;
 
 use super::follow::{Cause, Way, follow};
@@ -74,9 +74,42 @@ fn process(rank: u32, activity: Activity, waits: Vec<Wait>) -> Process {
     }
 }
 
+/// A connection of a process with that rank, as another one shows it.
+fn peer(rank: u32, silence: Option<u64>) -> Peer {
+    let none = Count {
+        payloads: 0,
+        bytes: 0,
+    };
+    Peer {
+        endpoint: 1,
+        name: format!("fi_shm://{rank}"),
+        pid: Some(100 + rank),
+        state: PeerState::Up,
+        way: "ring".to_owned(),
+        protocol: "eager".to_owned(),
+        traffic: None,
+        long: none,
+        queued: 0,
+        unexpected: 0,
+        oldest: None,
+        silence,
+    }
+}
+
+fn first(processes: &[Process]) -> Way<'_> {
+    follow(processes, &processes[0]).swap_remove(0)
+}
+
 fn cause(processes: &[Process]) -> String {
-    let way = follow(processes, &processes[0]);
-    why::cause(&processes[0], &way)
+    why::cause(&processes[0], &first(processes))
+}
+
+fn others(processes: &[Process]) -> Vec<String> {
+    let ways = follow(processes, &processes[0]);
+    let others = ways.iter().skip(1);
+    others
+        .filter_map(|way| why::other(&processes[0], way))
+        .collect()
 }
 
 #[test]
@@ -87,8 +120,7 @@ fn a_chain_leads_to_the_one_that_was_stopped() {
         process(2, Activity::Sleeps, receive(1)),
         process(1, Activity::Stopped(S * 41), receive(3)),
     ];
-    let way = follow(&processes, &processes[0]);
-    assert_eq!(way.steps.len(), 2);
+    assert_eq!(first(&processes).steps.len(), 2);
     assert_eq!(
         cause(&processes),
         "cause: rank 2 (pid 102) waits for a message of rank 1 (pid 101), whose process has not polled \
@@ -134,7 +166,7 @@ fn members_that_join_different_groups_are_a_circle() {
         process(1, Activity::Polls, vec![wait(WaitKind::Join, 2, 8)]),
         process(2, Activity::Polls, vec![wait(WaitKind::Join, 1, 8)]),
     ];
-    let way = follow(&processes, &processes[0]);
+    let way = first(&processes);
     assert!(
         matches!(
             way,
@@ -147,8 +179,118 @@ fn members_that_join_different_groups_are_a_circle() {
     );
     assert_eq!(
         cause(&processes),
-        "cause: a circle, each waits for the next: rank 1 (pid 101) -> rank 2 (pid 102) -> rank 1 (pid 101)"
+        "cause: a circle, each waits for the next: rank 1 (pid 101) -> rank 2 (pid 102) -> rank 1 (pid 101); \
+         they join different groups: all members must join the same ones, with the same members in the same \
+         order"
     );
+}
+
+/// Receives that are posted for each peer from the start make circles in which nothing is wrong.
+#[test]
+fn a_circle_of_standing_receives_comes_behind_what_was_posted_later() {
+    let standing = |rank| wait(WaitKind::Receive, rank, 500);
+    let mut processes = [
+        process(
+            0,
+            Activity::Polls,
+            vec![standing(1), wait(WaitKind::Receive, 2, 40)],
+        ),
+        process(1, Activity::Polls, vec![standing(0)]),
+        process(2, Activity::Polls, Vec::new()),
+    ];
+    let said = cause(&processes);
+    assert!(
+        said.contains(
+            "waits for a message of rank 2 (pid 102), which makes progress and waits for nobody"
+        ),
+        "{said}"
+    );
+    let others = others(&processes);
+    assert_eq!(others.len(), 1, "{others:?}");
+    assert!(others[0].starts_with("a circle"), "{others:?}");
+    // Two that were posted last, each for the other.
+    processes[0].domains[0].shown.waits = vec![wait(WaitKind::Receive, 1, 40), standing(2)];
+    let said = cause(&processes);
+    assert!(
+        said.ends_with("; none has sent the message that the one before it waits for"),
+        "{said}"
+    );
+}
+
+#[test]
+fn one_domain_does_not_stand_for_another() {
+    let mut other = domain(1, Vec::new());
+    other.polled = S * 30;
+    let mut both = process(9, Activity::Polls, Vec::new());
+    both.domains.push(other);
+    let mut processes = [
+        process(0, Activity::Polls, vec![wait(WaitKind::Receive, 1, 20)]),
+        both,
+    ];
+    assert_eq!(
+        cause(&processes),
+        "cause: rank 0 (pid 100) waits for a message of rank 9 (pid 109), which has not polled that domain \
+         (shm) for 30 s, though it makes progress in another one; gdb -p 109 or /proc/109/stack shows where \
+         it is"
+    );
+    // The one that is asked about, of itself.
+    processes[1].domains[1].shown.waits = vec![wait(WaitKind::Receive, 0, 20)];
+    processes[0].domains[0].shown.waits.clear();
+    processes.reverse();
+    let said = cause(&processes) + &others(&processes).join("/");
+    assert!(
+        said.contains("rank 9 (pid 109) has not polled a domain (shm) for 30 s in which it waits"),
+        "{said}"
+    );
+    // The library's thread polls it.
+    processes[0].domains[1].shown.has_thread = true;
+    assert!(!cause(&processes).contains("has not polled"));
+}
+
+/// Of a peer that was killed nothing is left in the process that waits for any.
+#[test]
+fn one_that_was_killed_may_be_the_one_that_any_receive_waits_for() {
+    let mut dead = process(1, Activity::Ended(S * 9), Vec::new());
+    dead.domains[0].shown.peers.push(peer(0, None));
+    let mut processes = [process(0, Activity::Polls, vec![any(20)]), dead];
+    assert_eq!(
+        cause(&processes),
+        "cause: rank 0 (pid 100) waits for a message of any peer, of which rank 1 (pid 101) is one, whose \
+         process has ended (seen last 9 s ago)"
+    );
+    // That was a peer of another process which had this address.
+    processes[1].domains[0].shown.peers[0].pid = Some(5);
+    assert!(cause(&processes).contains("is stopped, away or gone"));
+}
+
+#[test]
+fn a_network_that_carries_nothing_is_the_cause_on_either_side() {
+    let a = process(0, Activity::Polls, vec![wait(WaitKind::Receive, 1, 20)]);
+    let b = process(1, Activity::Polls, vec![wait(WaitKind::Unsent, 0, 20)]);
+    let silent = Some(4_000_000_000);
+    for side in [0, 1] {
+        let mut processes = [a.clone(), b.clone()];
+        processes[side].domains[0]
+            .shown
+            .peers
+            .push(peer(1 - side as u32, silent));
+        let said = cause(&processes);
+        assert!(
+            said.contains("a message of rank 1 (pid 101), and the network does not carry")
+                && said.contains("nothing has been acknowledged for 4 s"),
+            "{side}: {said}"
+        );
+    }
+    // That was seen before the process went away.
+    let mut processes = [a.clone(), b];
+    processes[1].domains[0].shown.peers.push(peer(0, silent));
+    processes[1].domains[0].age = S * 30;
+    assert!(!cause(&processes).contains("the network"));
+    let mut alone = [a];
+    alone[0].domains[0].shown.peers.push(peer(1, silent));
+    assert!(cause(&alone).contains("the network does not carry"));
+    alone[0].domains[0].shown.waits = vec![any(20)];
+    assert!(cause(&alone).contains("the network does not carry"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
-use ripstop_core::status::{Count, Peer, PeerState, Snapshot, Traffic};
+use ripstop_core::status::{Count, Counter, Peer, PeerState, Snapshot, Traffic};
 use serde_json::{Value, json};
 
 use super::process::{self, Activity, Domain, Process};
@@ -162,16 +162,20 @@ fn domain_text(domain: &Domain, before: Option<Before<'_>>) -> String {
     text + &counts_text(shown, before)
 }
 
+/// How much a counter has grown a second.
+fn counter_rate(counter: &Counter, before: Option<Before<'_>>) -> Option<f64> {
+    let before = before?;
+    let mut counters = before.domain.shown.counters.iter();
+    let same = counters.find(|other| other.id == counter.id)?;
+    Some(before.rate(counter.value, same.value))
+}
+
 /// Counters, queues and ways of long payloads, a line each.
 fn counts_text(shown: &Snapshot, before: Option<Before<'_>>) -> String {
     let mut text = String::new();
     for counter in &shown.counters {
-        let then = before.and_then(|before| {
-            let mut counters = before.domain.shown.counters.iter();
-            let same = counters.find(|other| other.id == counter.id)?;
-            Some(before.rate(counter.value, same.value))
-        });
-        let rate = then.map_or(String::new(), |rate| format!(", {rate:.0}/s"));
+        let rate = counter_rate(counter, before);
+        let rate = rate.map_or(String::new(), |rate| format!(", {rate:.0}/s"));
         let (id, value, errors) = (counter.id, counter.value, counter.errors);
         text += &format!("counter {id}: {value}{rate}, {errors} errors\n");
     }
@@ -232,7 +236,10 @@ fn peers_text(domain: &Domain, before: Option<Before<'_>>) -> String {
         peers.add_row([
             peer.name.clone(),
             peer.pid.map(|pid| pid.to_string()).unwrap_or_default(),
-            state(peer.state).to_owned(),
+            match peer.silence {
+                Some(silence) => format!("{}, silent for {}", state(peer.state), age(silence)),
+                None => state(peer.state).to_owned(),
+            },
             peer.way.clone(),
             peer.protocol.clone(),
             moved(|traffic| traffic.sent),
@@ -303,9 +310,14 @@ fn domain_json(domain: &Domain, before: Option<Before<'_>>) -> Value {
     let counters: Vec<Value> = shown
         .counters
         .iter()
-        .map(
-            |counter| json!({ "id": counter.id, "value": counter.value, "errors": counter.errors }),
-        )
+        .map(|counter| {
+            json!({
+                "id": counter.id,
+                "value": counter.value,
+                "errors": counter.errors,
+                "a_second": counter_rate(counter, before),
+            })
+        })
         .collect();
     let queues: Vec<Value> = shown
         .queues
@@ -358,5 +370,6 @@ fn peer_json(peer: &Peer, before: Option<Before<'_>>) -> Value {
         "queued_bytes": peer.queued,
         "unexpected": peer.unexpected,
         "oldest_seconds": peer.oldest.map(|age| age as f64 / 1e9),
+        "silent_seconds": peer.silence.map(|silence| silence as f64 / 1e9),
     })
 }

@@ -25,10 +25,22 @@ pub(crate) struct Options {
 pub(crate) fn main(options: &Options) -> Result<()> {
     let processes = process::all(options.pid);
     let process = process::find(&processes, options.pid)?;
-    let way = follow(&processes, process);
+    let ways = follow(&processes, process);
+    let Some((first, others)) = ways.split_first() else {
+        return Ok(());
+    };
+    let others: Vec<String> = others
+        .iter()
+        .filter_map(|way| other(process, way))
+        .collect();
     match options.json {
-        true => println!("{:#}", to_json(process, &way)),
-        false => print!("{}", text(process, &way)),
+        true => println!("{:#}", to_json(process, first, &others)),
+        false => {
+            print!("{}", text(process, first));
+            for other in others {
+                println!("or: {other}");
+            }
+        }
     }
     Ok(())
 }
@@ -72,6 +84,12 @@ pub(super) fn text(process: &Process, way: &Way<'_>) -> String {
     text + &cause(process, way) + "\n"
 }
 
+/// What may be the cause as well, where that says anything.
+pub(super) fn other(process: &Process, way: &Way<'_>) -> Option<String> {
+    let line = cause(process, way);
+    line.strip_prefix("cause: ").map(str::to_owned)
+}
+
 /// The line that names the cause.
 pub(super) fn cause(process: &Process, way: &Way<'_>) -> String {
     let last = way.steps.last();
@@ -95,6 +113,28 @@ pub(super) fn cause(process: &Process, way: &Way<'_>) -> String {
             "cause: {waiter} waits for {waits_for}, whose process {}{}",
             who.activity.text(),
             advice(who)
+        ),
+        Cause::Unattended(who, domain) => format!(
+            "cause: {waiter} waits for {waits_for}, which has not polled that domain ({}) for {} s, though it {} \
+             in another one{}",
+            domain.shown.provider,
+            domain.polled.as_secs(),
+            who.activity.text(),
+            WHERE.replace("PID", &who.pid.to_string())
+        ),
+        Cause::Unpolled(who, domain, wait) => format!(
+            "cause: {} has not polled a domain ({}) for {} s in which it waits, though it {} in another one: {}",
+            who.name(),
+            domain.shown.provider,
+            domain.polled.as_secs(),
+            who.activity.text(),
+            wait.text()
+        ),
+        Cause::Silent(long) => format!(
+            "cause: {waiter} waits for {waits_for}, and the network does not carry what is sent between them: \
+             nothing has been acknowledged for {} s, although it was sent again; look at the interface, its \
+             cable and the routes (ip -s link, ip route get)",
+            long.as_secs()
         ),
         Cause::Unread(who, wait) => format!(
             "cause: {} has posted no receives for {} messages of {}, so that it does not read what comes \
@@ -136,20 +176,39 @@ pub(super) fn cause(process: &Process, way: &Way<'_>) -> String {
             seconds(wait),
             wait.text()
         ),
-        Cause::Circle(place) => {
-            let mut names: Vec<String> = way.steps[*place..]
-                .iter()
-                .map(|step| step.from.name())
-                .collect();
-            names.extend(way.steps.last().and_then(|step| Some(step.to?.name())));
-            match names.len() {
-                0..=2 => format!("cause: {} waits for itself", waiter),
-                _ => format!(
-                    "cause: a circle, each waits for the next: {}",
-                    names.join(" -> ")
-                ),
-            }
-        }
+        Cause::Circle(place) => circle(&waiter, way.steps.get(*place..).unwrap_or_default()),
+    }
+}
+
+/// The line that names processes which wait for each other.
+fn circle(waiter: &str, steps: &[Step<'_>]) -> String {
+    let mut names: Vec<String> = steps.iter().map(|step| step.from.name()).collect();
+    names.extend(steps.last().and_then(|step| Some(step.to?.name())));
+    match names.len() {
+        0..=2 => format!("cause: {waiter} waits for itself"),
+        _ => format!(
+            "cause: a circle, each waits for the next: {}{}",
+            names.join(" -> "),
+            of_circle(steps)
+        ),
+    }
+}
+
+/// What is wrong where processes wait for each other, if all of them wait in the same way.
+fn of_circle(steps: &[Step<'_>]) -> &'static str {
+    let all = |kind| steps.iter().all(|step| step.wait.kind == kind);
+    let any = |kind| steps.iter().any(|step| step.wait.kind == kind);
+    if all(WaitKind::Receive) {
+        "; none has sent the message that the one before it waits for"
+    } else if all(WaitKind::Join) {
+        "; they join different groups: all members must join the same ones, with the same members in the \
+         same order"
+    } else if all(WaitKind::Collective) {
+        "; they are in different operations: all members must call the same ones in the same order"
+    } else if any(WaitKind::Announced) && any(WaitKind::Receive) {
+        "; a message was sent, and its receiver waits for another one (compare the tags)"
+    } else {
+        ""
     }
 }
 
@@ -167,20 +226,21 @@ fn receives(who: &Process) -> String {
     }
 }
 
+/// How to see what a process does instead of polling.
+const WHERE: &str = "; gdb -p PID or /proc/PID/stack shows where it is";
+
 /// What can be done about a process that does not poll.
 fn advice(who: &Process) -> String {
     let pid = who.pid;
     match who.activity {
         Activity::Stopped(_) => format!("; kill -CONT {pid} lets it go on"),
         Activity::Traced(_) => "; the debugger lets it go on".to_owned(),
-        Activity::Away(_) | Activity::Computes(_) => {
-            format!("; gdb -p {pid} or /proc/{pid}/stack shows where it is")
-        }
+        Activity::Away(_) | Activity::Computes(_) => WHERE.replace("PID", &pid.to_string()),
         _ => String::new(),
     }
 }
 
-fn to_json(process: &Process, way: &Way<'_>) -> Value {
+fn to_json(process: &Process, way: &Way<'_>, others: &[String]) -> Value {
     let who = |process: &Process| {
         json!({
             "pid": process.pid,
@@ -202,19 +262,14 @@ fn to_json(process: &Process, way: &Way<'_>) -> Value {
             })
         })
         .collect();
-    let (kind, culprit) = match &way.cause {
-        Cause::Nothing => ("nothing", None),
-        Cause::Inactive(process) => (process.activity.word(), Some(*process)),
-        Cause::Unread(process, _) => ("unread", Some(*process)),
-        Cause::Idle(process) => ("idle", Some(*process)),
-        Cause::Own(process, _) => ("own", Some(*process)),
-        Cause::Unknown(_) => ("unknown", None),
-        Cause::Anybody(..) => ("anybody", None),
-        Cause::Circle(_) => ("circle", None),
-    };
     json!({
         "process": who(process),
         "steps": steps,
-        "cause": { "kind": kind, "process": culprit.map(who), "text": cause(process, way) },
+        "cause": {
+            "kind": way.cause.kind(),
+            "process": way.cause.process().map(who),
+            "text": cause(process, way),
+        },
+        "others": others,
     })
 }
