@@ -148,15 +148,7 @@ pub(super) fn cause(process: &Process, way: &Way<'_>) -> String {
             "cause: {waiter} waits for {waits_for}, which {} and waits for nobody{}: it has not {}",
             who.activity.text(),
             receives(who),
-            match last.map(|step| step.wait.kind) {
-                Some(WaitKind::Receive | WaitKind::AnyReceive) => "sent that message",
-                Some(WaitKind::Announced) => "posted a receive that fits",
-                Some(WaitKind::Join) => "joined that group",
-                Some(WaitKind::Collective) => "called that operation",
-                Some(WaitKind::Connecting) =>
-                    "taken the connection, or is no longer at that address",
-                _ => "taken or answered it",
-            }
+            undone(last)
         ),
         Cause::Own(who, wait) => format!(
             "cause: {}: {} waits, and ends by {}",
@@ -177,6 +169,18 @@ pub(super) fn cause(process: &Process, way: &Way<'_>) -> String {
             wait.text()
         ),
         Cause::Circle(place) => circle(&waiter, way.steps.get(*place..).unwrap_or_default()),
+    }
+}
+
+/// What a process has not done that the last step waits for.
+fn undone(last: Option<&Step<'_>>) -> &'static str {
+    match last.map(|step| step.wait.kind) {
+        Some(WaitKind::Receive | WaitKind::AnyReceive) => "sent that message",
+        Some(WaitKind::Announced) => "posted a receive that fits",
+        Some(WaitKind::Join) => "joined that group",
+        Some(WaitKind::Collective) => "called that operation",
+        Some(WaitKind::Connecting) => "taken the connection, or is no longer at that address",
+        _ => "taken or answered it",
     }
 }
 
