@@ -16,7 +16,7 @@ pub trait Hook: Sync {
     /// the object it was opened from, `None` for a fabric.
     fn open(&self, opened: &Opened<'_>, parent: Option<&Arc<dyn Watch>>) -> Arc<dyn Watch>;
 
-    /// An object that is not watched has this address ([`With::Owner`]).
+    /// An object has this address that is not watched, since another provider owns it.
     fn passed_by(&self, _addr: usize) {}
 
     /// Whether objects that are closed keep a table whose functions refuse and tell of it, as long
