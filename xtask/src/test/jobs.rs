@@ -23,10 +23,21 @@ pub(super) struct Job {
     pub(super) skipped: &'static str,
     /// Minutes that each of its programs may take.
     minutes: u64,
-    /// Whether its programs look at the time, so that nothing is built beside them.
-    pub(super) needs_quiet: bool,
+    /// What may run beside it.
+    pub(super) beside: Beside,
     /// What to run in this tree.
     plan: fn(&Workspace) -> Plan,
+}
+
+/// What may run beside a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// The long builds of later jobs: it only compiles.
+    Builds,
+    /// One other such job: its programs wait more than they compute, or their bounds on time are wide.
+    Tests,
+    /// Nothing.
+    Nothing,
 }
 
 /// What a job comes to in a given tree.
@@ -77,7 +88,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "the code is formatted",
         skipped: "never",
         minutes: 10,
-        needs_quiet: false,
+        beside: Beside::Builds,
         plan: |ws| {
             Plan::Run(
                 manifests(ws)
@@ -92,7 +103,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "no warning in any target",
         skipped: "never",
         minutes: 40,
-        needs_quiet: false,
+        beside: Beside::Builds,
         plan: |ws| {
             one(
                 cargo(
@@ -108,7 +119,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "the rules of the house hold",
         skipped: "never",
         minutes: 10,
-        needs_quiet: false,
+        beside: Beside::Builds,
         plan: |ws| one(cargo(ws, "xtask check"), Voice::Status),
     },
     Job {
@@ -116,7 +127,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "the documentation builds without a warning",
         skipped: "never",
         minutes: 20,
-        needs_quiet: false,
+        beside: Beside::Builds,
         plan: |ws| one(rustdoc(ws), Voice::Status),
     },
     Job {
@@ -124,7 +135,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "floors L0 and L1 build as a kernel builds them",
         skipped: "without Debian's Rust sources for the kernel target",
         minutes: 30,
-        needs_quiet: false,
+        beside: Beside::Builds,
         plan: |ws| script(ws, ".ci/kernel-floors"),
     },
     Job {
@@ -132,7 +143,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "what is lock-free holds in every order that the memory model allows",
         skipped: "never",
         minutes: 20,
-        needs_quiet: false,
+        beside: Beside::Builds,
         plan: model,
     },
     Job {
@@ -140,7 +151,7 @@ pub(super) static JOBS: [Job; 14] = [
         about: "unit, integration and documentation tests of every crate",
         skipped: "never",
         minutes: 45,
-        needs_quiet: true,
+        beside: Beside::Nothing,
         plan: unit,
     },
     Job {
@@ -148,15 +159,23 @@ pub(super) static JOBS: [Job; 14] = [
         about: "libfabric.so.1 links and exports exactly its table, and packages are made of it",
         skipped: "never",
         minutes: 45,
-        needs_quiet: true,
+        beside: Beside::Nothing,
         plan: distribution,
+    },
+    Job {
+        name: "interop",
+        about: "programs and peers that exist today work with the library",
+        skipped: "without target/dist, or where a script cannot get its peer",
+        minutes: 45,
+        beside: Beside::Tests,
+        plan: interop,
     },
     Job {
         name: "conformance",
         about: "every provider passes the common suite",
         skipped: "without target/dist",
         minutes: 30,
-        needs_quiet: true,
+        beside: Beside::Tests,
         plan: conformance,
     },
     Job {
@@ -164,39 +183,31 @@ pub(super) static JOBS: [Job; 14] = [
         about: "the address sanitizer finds nothing in the crates with unsafe code, and in the suite",
         skipped: "where the toolchain has no AddressSanitizer",
         minutes: 20,
-        needs_quiet: true,
+        beside: Beside::Tests,
         plan: asan,
-    },
-    Job {
-        name: "interop",
-        about: "programs and peers that exist today work with the library",
-        skipped: "without target/dist, or where a script cannot get its peer",
-        minutes: 45,
-        needs_quiet: true,
-        plan: interop,
-    },
-    Job {
-        name: "reference",
-        about: "the common suite says of the C library what is known of it",
-        skipped: "where interop could not get MPICH, which brings a C library",
-        minutes: 20,
-        needs_quiet: true,
-        plan: reference,
     },
     Job {
         name: "fuzz",
         about: "every decoder survives a short run of hostile input",
         skipped: "never",
         minutes: 20,
-        needs_quiet: true,
+        beside: Beside::Tests,
         plan: fuzz,
+    },
+    Job {
+        name: "reference",
+        about: "the common suite says of the C library what is known of it",
+        skipped: "where interop could not get MPICH, which brings a C library",
+        minutes: 20,
+        beside: Beside::Nothing,
+        plan: reference,
     },
     Job {
         name: "budget",
         about: "instructions and system calls of messages stay within the committed budget",
         skipped: "without valgrind",
         minutes: 30,
-        needs_quiet: true,
+        beside: Beside::Nothing,
         plan: |ws| script(ws, "bench/budget"),
     },
 ];

@@ -17,19 +17,22 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::iter;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use indicatif::ProgressBar;
+use indicatif::{MultiProgress, ProgressBar};
 use serde_json::json;
 
 use crate::dist;
 use crate::workspace::Workspace;
 use ahead::Ahead;
 use floors::Floors;
-use jobs::{JOBS, Job, Plan};
+use jobs::{Beside, JOBS, Job, Plan};
 use process::{End, Interrupt};
 use tally::{Skip, Tally, Told};
 
@@ -44,6 +47,12 @@ const FAILURES: usize = 20;
 
 /// How much of a line is shown at the end, in characters.
 const WIDTH: usize = 240;
+
+/// How many jobs run beside each other, of those that may: each has programs of two processes and more.
+const LANES: usize = 2;
+
+/// Why a lock is never poisoned, nor a thread lost: they end only with the whole tool.
+const WHOLE: &str = "a job panicked";
 
 /// What to run and how to tell it.
 #[derive(Args)]
@@ -103,16 +112,17 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let names: Vec<&str> = JOBS.iter().map(|job| job.name).collect();
-    let mut floors = Floors::load(ws, &names)?;
+    let floors = Mutex::new(Floors::load(ws, &names)?);
     let runner = Runner {
         ws,
+        raises: options.raise_floors,
+        spinners: MultiProgress::new(),
         is_ci: is_ci(env::var("CI").ok().as_deref()),
         logs: ws.target.join("test-logs"),
         interrupt: Interrupt::listen()?,
         json: options.json,
     };
     fs::create_dir_all(&runner.logs)?;
-    let mut outcomes = Vec::new();
     // One job alone builds what it needs itself.
     let mut ahead = match jobs.len() == JOBS.len() {
         true => Some(Ahead::start(
@@ -122,17 +132,20 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
         )?),
         false => None,
     };
-    for (index, job) in jobs.iter().enumerate() {
-        if job.needs_quiet {
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for group in jobs.chunk_by(|a, b| (a.beside, b.beside) == (Beside::Tests, Beside::Tests)) {
+        if group.iter().any(|job| job.beside != Beside::Builds) {
             drop(ahead.take());
         }
-        let place = format!("[{:>2}/{}]", index + 1, jobs.len());
-        let outcome = runner.run(job, &place, &mut floors, options.raise_floors)?;
-        outcomes.push(outcome);
+        let done = outcomes.len();
+        let places = (done + 1..).map(|number| format!("[{number:>2}/{}]", jobs.len()));
+        let numbered = group.iter().copied().zip(places).collect();
+        outcomes.extend(runner.run_group(numbered, &floors)?);
     }
     if options.raise_floors {
-        floors.save()?;
+        floors.into_inner().expect(WHOLE).save()?;
     }
+    outcomes.sort_by_key(|outcome| jobs.iter().position(|job| job.name == outcome.job.name));
     Ok(runner.summarise(&outcomes, options.why_skipped))
 }
 
@@ -148,26 +161,54 @@ struct Runner<'a> {
     interrupt: Interrupt,
     is_ci: bool,
     json: bool,
+    /// Whether what has passed becomes the floor.
+    raises: bool,
+    /// A spinner for each job that runs.
+    spinners: MultiProgress,
 }
 
 impl Runner<'_> {
     /// A line for people.
     fn say(&self, line: &str) {
-        if self.json {
-            eprintln!("{line}");
-        } else {
-            println!("{line}");
+        self.spinners.suspend(|| match self.json {
+            true => eprintln!("{line}"),
+            false => println!("{line}"),
+        });
+    }
+
+    /// Runs `jobs`, each with its place among all, in their order and at most [`LANES`] at a time.
+    fn run_group(
+        &self,
+        jobs: Vec<(&'static Job, String)>,
+        floors: &Mutex<Floors>,
+    ) -> anyhow::Result<Vec<Outcome>> {
+        let lanes = jobs.len().min(LANES);
+        let jobs = Mutex::new(jobs.into_iter());
+        let next = || jobs.lock().expect(WHOLE).next();
+        let lane = || -> anyhow::Result<Vec<Outcome>> {
+            iter::from_fn(next)
+                .map(|(job, place)| self.run(job, &place, floors))
+                .collect()
+        };
+        let mut outcomes = Vec::new();
+        for result in thread::scope(|scope| {
+            let threads: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+            let join = |thread: ScopedJoinHandle<'_, _>| thread.join().expect(WHOLE);
+            threads.into_iter().map(join).collect::<Vec<_>>()
+        }) {
+            outcomes.extend(result?);
         }
+        Ok(outcomes)
     }
 
     fn run(
         &self,
         job: &'static Job,
         place: &str,
-        floors: &mut Floors,
-        raises: bool,
+        floors: &Mutex<Floors>,
     ) -> anyhow::Result<Outcome> {
         let spinner = ProgressBar::new_spinner().with_message(format!("{place} {} ...", job.name));
+        let spinner = self.spinners.add(spinner);
         spinner.enable_steady_tick(Duration::from_millis(200));
         let started = Instant::now();
         let log = self.logs.join(format!("{}.log", job.name));
@@ -201,11 +242,13 @@ impl Runner<'_> {
             outcome.fail("FAIL the job has nothing to run".to_owned());
         }
         let (tally, children) = (outcome.tally, outcome.children);
-        if raises {
+        let mut floors = floors.lock().expect(WHOLE);
+        if self.raises {
             floors.raise(job.name, tally, children);
         }
         // What failed is missing from the count, and said already.
         let complaint = floors.complaint(job.name, tally, children, self.is_ci);
+        drop(floors);
         if let Some(complaint) = complaint.filter(|_| tally.failed == 0) {
             outcome.fail(complaint);
         }
@@ -295,17 +338,17 @@ impl Runner<'_> {
             "" => String::new(),
             seeds => format!(", {seeds}"),
         };
-        self.say(&format!(
+        let mut lines = vec![format!(
             "{place} {:<14} {:<8} {note} ({seconds:.1} s{seeds})",
             job.name,
             outcome.word()
-        ));
+        )];
         if tally.failed > 0 {
-            for line in tail(log)? {
-                self.say(&format!("    {line}"));
-            }
-            self.say(&format!("    whole log: {}", log.display()));
+            lines.extend(tail(log)?.iter().map(|line| format!("    {line}")));
+            lines.push(format!("    whole log: {}", log.display()));
         }
+        // In one piece: another job may report at the same time.
+        self.say(&lines.join("\n"));
         Ok(())
     }
 
