@@ -12,8 +12,8 @@ use ripstop_mem::ring::{Grant, JointPayload, ShortEntry, SoleEntry, Window};
 use ripstop_os::{IoVec, IoVecMut, Shutdown};
 use ripstop_shm::Shm;
 use ripstop_stream::{
-    AttachState, Attached, DirectAccess, GetPieces, Got, InPlace, JointCopy, Link, Offer, Payload,
-    Traffic, Transport,
+    Account, AttachState, Attached, DirectAccess, GetPieces, Got, InPlace, JointCopy, Link, Offer,
+    Payload, Transport,
 };
 use ripstop_tcp::Tcp;
 use ripstop_types::{Errno, Result, RmaIov};
@@ -81,8 +81,8 @@ impl Link for LnxLink {
         each!(self, link => link.is_unanswered())
     }
 
-    fn silence(&self) -> Option<Duration> {
-        each!(self, link => link.silence())
+    fn account(&self) -> Account {
+        each!(self, link => link.account())
     }
 
     fn carrier(&self) -> Option<&'static str> {
@@ -90,10 +90,6 @@ impl Link for LnxLink {
             Self::Shm { .. } => Shm::NAME,
             Self::Tcp(_) => Tcp::NAME,
         })
-    }
-
-    fn traffic(&self) -> Option<Traffic> {
-        each!(self, link => link.traffic())
     }
 
     #[inline]

@@ -52,6 +52,7 @@ pub use shared::NamedMemory;
 pub use signal::Signal;
 pub use socket::{
     Connect, Keepalive, MAX_DESCRIPTORS, MAX_UNIX_NAME, Peer, PortRange, Shutdown, Socket, Spare,
+    TcpAccount,
 };
 pub use status_page::{PageCopy, PageFile, StatusPage, clean_status_pages, status_pages};
 pub use timer::Timer;

@@ -21,6 +21,7 @@ pub use rustix::net::Shutdown;
 pub use open::{Connect, PortRange};
 pub use options::Keepalive;
 pub use spare::Spare;
+pub use tcp_info::TcpAccount;
 pub use unix::{MAX_DESCRIPTORS, MAX_UNIX_NAME, Peer};
 
 /// A non-blocking stream socket, TCP over IPv4 or IPv6 or within the machine: a listener, a

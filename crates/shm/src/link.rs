@@ -14,7 +14,7 @@ use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_mem::ring::{Layout, PeerPollStatus, PeerStatus, Reader, RingError, Source, Writer};
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket, clock};
-use ripstop_stream::{Link, Traffic};
+use ripstop_stream::{Account, Link, Traffic};
 use ripstop_types::{Errno, Result};
 
 use crate::attach::{Attach, Target};
@@ -390,13 +390,16 @@ impl Link for ShmLink {
     type Direct = RingDirect;
     type Joint = RingJoint;
 
-    fn traffic(&self) -> Option<Traffic> {
-        let rings = self.rings.get()?;
-        Some(Traffic {
+    fn account(&self) -> Account {
+        let traffic = self.rings.get().map(|rings| Traffic {
             unit: "entries",
             sent: rings.writer.entries_written(),
             received: rings.reader.entries_read(),
-        })
+        });
+        Account {
+            traffic,
+            silence: None,
+        }
     }
 
     #[inline]

@@ -57,7 +57,7 @@ pub use transport::direct_access::{
 };
 pub use transport::in_place::InPlace;
 pub use transport::joint_copy::JointCopy;
-pub use transport::link::{Link, Traffic};
+pub use transport::link::{Account, Link, Traffic};
 pub use transport::listener::Listener;
 pub use transport::offer::{Lent, Offer};
 pub use transport::readiness::{EpollOnly, Readiness, ReadyLink};

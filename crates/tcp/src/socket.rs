@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
 use ripstop_stream::{
-    EpollOnly, HandshakeError, Link, Listener, Origin, Os, Traffic, Transport, bind,
+    Account, EpollOnly, HandshakeError, Link, Listener, Origin, Os, Traffic, Transport, bind,
 };
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
@@ -128,17 +128,18 @@ impl Link for TcpSocket {
         self.0.is_unanswered(SILENCE)
     }
 
-    fn silence(&self) -> Option<Duration> {
-        self.0.silence()
-    }
-
-    fn traffic(&self) -> Option<Traffic> {
-        let (sent, received) = self.0.traffic().ok()?;
-        Some(Traffic {
-            unit: "bytes",
-            sent,
-            received,
-        })
+    fn account(&self) -> Account {
+        let Ok(known) = self.0.account() else {
+            return Account::default();
+        };
+        Account {
+            traffic: Some(Traffic {
+                unit: "bytes",
+                sent: known.acknowledged,
+                received: known.received,
+            }),
+            silence: known.silence,
+        }
     }
 
     #[inline(always)]

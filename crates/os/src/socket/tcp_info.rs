@@ -20,6 +20,18 @@ const SUSPECT: u8 = 2;
 /// Questions for room at a peer that had none, which a peer that lives answers.
 const ASKED: u8 = 3;
 
+/// The kernel's account of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpAccount {
+    /// Bytes that the peer's system has acknowledged since the connection was made.
+    pub acknowledged: u64,
+    /// Bytes that have come from it.
+    pub received: u64,
+    /// For how long nothing has come from the other machine, although bytes or probes were sent again
+    /// and again: the network does not carry them. `None` as long as it seems to.
+    pub silence: Option<Duration>,
+}
+
 impl Socket {
     /// Bytes that the kernel has taken and not sent yet, because the peer's system has no room for
     /// them or the network is not that fast.
@@ -43,24 +55,20 @@ impl Socket {
         })
     }
 
-    /// For how long nothing has come from the other machine, although bytes or probes were sent again
-    /// and again: the network does not carry them. `None` as long as it seems to.
-    #[must_use]
-    pub fn silence(&self) -> Option<Duration> {
-        let info = self.tcp_info().ok()?;
-        let asked = info.tcpi_retransmits >= SUSPECT || info.tcpi_probes >= SUSPECT;
-        asked.then(|| Duration::from_millis(info.tcpi_last_ack_recv.into()))
-    }
-
-    /// Bytes that the peer's system has acknowledged, and that have come from it, since the connection was
-    /// made.
+    /// What has gone over the connection, and whether the network still carries it.
     ///
     /// # Errors
     ///
     /// Those of `getsockopt(2)`.
-    pub fn traffic(&self) -> Result<(u64, u64)> {
+    pub fn account(&self) -> Result<TcpAccount> {
         let info = self.tcp_info()?;
-        Ok((info.tcpi_bytes_acked, info.tcpi_bytes_received))
+        let asked = info.tcpi_retransmits >= SUSPECT || info.tcpi_probes >= SUSPECT;
+        let silence = || Duration::from_millis(info.tcpi_last_ack_recv.into());
+        Ok(TcpAccount {
+            acknowledged: info.tcpi_bytes_acked,
+            received: info.tcpi_bytes_received,
+            silence: asked.then(silence),
+        })
     }
 
     /// The kernel's account; what an older one leaves out is 0.
@@ -94,6 +102,22 @@ mod tests {
         let listener = Socket::tcp_listener(&([127, 0, 0, 1], 0).into(), None, 1).unwrap();
         let (socket, _) = Socket::connect(&listener.local_addr().unwrap(), None).unwrap();
         assert!(!socket.is_unanswered(Duration::ZERO));
-        assert_eq!(socket.silence(), None);
+        assert_eq!(socket.account().unwrap().silence, None);
+    }
+
+    #[test]
+    fn the_account_counts_what_has_gone_each_way() {
+        let listener = Socket::tcp_listener(&([127, 0, 0, 1], 0).into(), None, 1).unwrap();
+        let (near, _) = Socket::connect(&listener.local_addr().unwrap(), None).unwrap();
+        let accepted = std::iter::repeat_with(|| listener.accept().unwrap());
+        let (far, _) = accepted.flatten().next().unwrap();
+        let before = near.account().unwrap();
+        assert_eq!(far.send(&[0; 100]), Ok(100));
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        while far.account().unwrap().acknowledged < 100 {
+            assert!(std::time::Instant::now() < end, "the kernel has it");
+        }
+        let after = near.account().unwrap();
+        assert_eq!(after.received - before.received, 100);
     }
 }

@@ -12,6 +12,16 @@ use crate::transport::direct_access::DirectAccess;
 use crate::transport::in_place::InPlace;
 use crate::transport::joint_copy::JointCopy;
 
+/// What a link knows of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// What has gone each way, where the system or the link itself counts it anyway.
+    pub traffic: Option<Traffic>,
+    /// For how long the peer's machine has left unanswered what was sent again and again, where the
+    /// system knows that; `None` as long as the network seems to carry what is sent.
+    pub silence: Option<Duration>,
+}
+
 /// What has gone over a link since it was made, in units of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
@@ -51,19 +61,13 @@ pub trait Link: AsFd + Debug + Send + Sync + Sized + 'static {
         false
     }
 
-    /// For how long the peer's machine has left unanswered what was sent again and again, where the
-    /// system knows that; `None` as long as the network seems to carry what is sent.
-    fn silence(&self) -> Option<Duration> {
-        None
+    /// What it knows of itself; the system may have to be asked.
+    fn account(&self) -> Account {
+        Account::default()
     }
 
     /// The provider whose link it is, for domains that have links of several.
     fn carrier(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// What has gone each way, where the system or the link itself counts it anyway.
-    fn traffic(&self) -> Option<Traffic> {
         None
     }
 

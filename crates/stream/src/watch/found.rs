@@ -220,8 +220,9 @@ impl<T: Transport> State<T> {
         }
         if pending.is_full {
             let key = Key::Full(id);
-            let traffic = connection.link.as_ref().and_then(|link| link.traffic());
+            let account = connection.link.as_ref().map(|link| link.account());
             // Whoever reads it now and then makes progress.
+            let traffic = account.and_then(|account| account.traffic);
             let read = traffic.map_or(0, |traffic| traffic.received);
             let age = self.watch.age(key, false, read, now);
             let mut wait = wait(WaitKind::Unread, ep, "reading of messages", age);

@@ -163,8 +163,7 @@ impl<T: Transport> State<T> {
             Some(provider) => format!("{provider} {kind}"),
             None => kind.to_owned(),
         };
-        let traffic = link.and_then(|link| link.traffic());
-        let silence = link.and_then(|link| link.silence());
+        let account = link.map(|link| link.account()).unwrap_or_default();
         Some(Peer {
             endpoint: connection.ep.number(),
             name: connection.peer.to_string(),
@@ -172,7 +171,7 @@ impl<T: Transport> State<T> {
             state,
             way,
             protocol: protocol(conn.long_messages()),
-            traffic: traffic.map(|traffic| Traffic {
+            traffic: account.traffic.map(|traffic| Traffic {
                 unit: traffic.unit.to_owned(),
                 sent: traffic.sent,
                 received: traffic.received,
@@ -181,7 +180,7 @@ impl<T: Transport> State<T> {
             queued: pending.unsent,
             unexpected: pending.unexpected,
             oldest,
-            silence: silence.map(|silence| silence.as_nanos() as u64),
+            silence: account.silence.map(|silence| silence.as_nanos() as u64),
         })
     }
 }
