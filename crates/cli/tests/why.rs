@@ -20,6 +20,9 @@ use serde_json::Value;
 const ROLE: &str = "RIPSTOP_WHY_ROLE";
 const PROVIDER: &str = "RIPSTOP_WHY_PROVIDER";
 
+/// Bytes of a message that its receiver has to ask for.
+const MUCH: usize = 32 << 20;
+
 /// How long something that is to be seen may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -122,9 +125,10 @@ fn subprocess_that_hangs() {
     // Where the library has no thread, a program that is elsewhere makes no progress.
     let hints = Hints::rdm().provider(&provider);
     let hints = match role.as_str() {
-        "is away" | "receives, and is away" | "polls one of two" => {
-            hints.progress(Progress::Manual)
-        }
+        "is away"
+        | "receives, and is away"
+        | "begins to send, and is away"
+        | "polls one of two" => hints.progress(Progress::Manual),
         _ => hints,
     };
     let domain = hints.open().unwrap();
@@ -230,6 +234,18 @@ fn act(role: &str, domain: &Domain, ep: &Endpoint, peer: Peer) {
             println!("away");
             _ = std::io::stdin().read_line(&mut String::new());
             drop(receive);
+        }
+        "receives much from any" => {
+            _ = ep.trecv(vec![0; 8], 5, 0, None).wait();
+            _ = ep.trecv(vec![0; MUCH], 6, 0, None).wait();
+        }
+        // The receiver asks for the payload, and nobody here sees that.
+        "begins to send, and is away" => {
+            _ = ep.tsend(vec![0; 8], 5, peer).wait();
+            let send = ep.tsend(vec![0; MUCH], 6, peer);
+            println!("away");
+            _ = std::io::stdin().read_line(&mut String::new());
+            drop(send);
         }
         "receives from any" => {
             _ = ep.trecv(vec![0; 8], 99, 0, None).wait();
@@ -341,6 +357,22 @@ fn a_rank_that_was_killed_is_named() {
         let answer = await_cause(a.pid(), "ended", Some(b.pid()));
         assert!(text(&answer).contains("has ended"), "{answer:#}");
     });
+}
+
+/// A receive of any source that a message has begun to come for waits for that peer.
+#[test]
+fn a_rank_that_goes_away_in_the_middle_of_a_message_is_named() {
+    let roles = ["receives much from any", "begins to send, and is away"];
+    let [a, mut b] = pair("tcp", roles, &[]);
+    b.await_line("away");
+    let answer = await_cause(a.pid(), "away", Some(b.pid()));
+    assert!(
+        text(&answer).contains("waits for the rest of a message of "),
+        "{answer:#}"
+    );
+    let operation = answer["steps"][0]["operation"].as_str().unwrap();
+    let begin = format!("the rest of a message ({MUCH} bytes) from ");
+    assert!(operation.starts_with(&begin), "{operation}");
 }
 
 /// Waits until a process shows a connection with another one.

@@ -20,7 +20,7 @@ use crate::{clock, host};
 const PAGE: usize = 64 << 10;
 
 /// The first word of a page of this layout; its last byte is the version.
-const MAGIC: u64 = u64::from_be_bytes(*b"ripstop\x02");
+const MAGIC: u64 = u64::from_be_bytes(*b"ripstop\x03");
 
 /// Where the words of a page are, and the snapshot behind them.
 const AT_MAGIC: usize = 0;

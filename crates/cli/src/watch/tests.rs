@@ -347,3 +347,17 @@ fn what_a_process_does_is_told_by_the_system_and_its_page() {
     assert_eq!(of('Z', 9, 0), Activity::Ended(S));
     assert_eq!(Activity::of(None, &[]), Activity::Ended(Duration::ZERO));
 }
+
+#[test]
+fn the_rest_of_a_message_is_waited_for_by_name() {
+    let all = [
+        process(1, Activity::Polls, vec![wait(WaitKind::Arriving, 2, 5)]),
+        process(2, Activity::Away(S * 9), Vec::new()),
+    ];
+    let ways = follow(&all, &all[0]);
+    let cause = why::cause(&all[0], &ways[0]);
+    assert!(
+        cause.contains("waits for the rest of a message of rank 2 (pid 102), whose process"),
+        "{cause}"
+    );
+}

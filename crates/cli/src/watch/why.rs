@@ -55,6 +55,7 @@ fn object(step: &Step<'_>) -> String {
     match step.wait.kind {
         WaitKind::Receive => format!("a message of {who}"),
         WaitKind::AnyReceive => format!("a message of any peer, of which {who} is one"),
+        WaitKind::Arriving => format!("the rest of a message of {who}"),
         WaitKind::Announced => format!("{who} to receive a message"),
         WaitKind::Unsent => format!("{who} to read what it was sent"),
         WaitKind::Connecting => format!("a connection with {who}"),
@@ -176,6 +177,7 @@ pub(super) fn cause(process: &Process, way: &Way<'_>) -> String {
 fn undone(last: Option<&Step<'_>>) -> &'static str {
     match last.map(|step| step.wait.kind) {
         Some(WaitKind::Receive | WaitKind::AnyReceive) => "sent that message",
+        Some(WaitKind::Arriving) => "sent the rest",
         Some(WaitKind::Announced) => "posted a receive that fits",
         Some(WaitKind::Join) => "joined that group",
         Some(WaitKind::Collective) => "called that operation",

@@ -60,6 +60,8 @@ fieldless! {
         Collective = 8,
         /// Work that is below its threshold.
         Threshold = 9,
+        /// The rest of a message that a receive has matched.
+        Arriving = 10,
     }
 }
 
@@ -290,6 +292,7 @@ impl Wait {
             WaitKind::Join => "that member joining the same group",
             WaitKind::Collective => "that member calling the same operation",
             WaitKind::Threshold => "the counter reaching the threshold",
+            WaitKind::Arriving => "the peer sending the rest",
         }
     }
 
@@ -324,7 +327,10 @@ impl Wait {
         }
         if let Some(peer) = &self.peer {
             let word = match self.kind {
-                WaitKind::Receive | WaitKind::AnyReceive | WaitKind::Unread => "from",
+                WaitKind::Receive
+                | WaitKind::AnyReceive
+                | WaitKind::Unread
+                | WaitKind::Arriving => "from",
                 WaitKind::Join | WaitKind::Collective => "with",
                 _ => "to",
             };

@@ -553,6 +553,12 @@ impl<T> Table<T> {
     }
 
     /// The entries with their indices.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u16, &T)> {
+        let entries = (0..=u16::MAX).zip(&self.entries);
+        entries.filter_map(|(place, entry)| Some((Self::index(place), entry.as_ref()?)))
+    }
+
+    /// The entries with their indices, to be changed.
     pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u16, &mut T)> {
         let entries = (0..=u16::MAX).zip(&mut self.entries);
         entries.filter_map(|(place, entry)| Some((Self::index(place), entry.as_mut()?)))

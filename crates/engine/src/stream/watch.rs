@@ -8,7 +8,8 @@ use crate::Buffer;
 use crate::coll::Held;
 use crate::id::{ConnId, RecvId, SrxId};
 use crate::matching::{Recv, Want};
-use crate::stream::arriving::RxState;
+use crate::stream::arriving::{RxState, Target};
+use crate::stream::recv::rx_flags;
 use crate::stream::request::TxInfo;
 
 /// Operations in one queue of a connection.
@@ -37,6 +38,9 @@ pub struct Pending {
     pub reads: Option<Queued>,
     /// What is written and to be acknowledged.
     pub acks: Option<Queued>,
+    /// Messages that have a receive, and have not come whole: one that comes, then those that were asked
+    /// for. The length is of what the first one lacks.
+    pub arriving: Option<Queued>,
     /// Messages that are announced and not asked for.
     pub announced: u32,
     /// Messages of the peer that wait here for a receive.
@@ -98,10 +102,34 @@ impl<B: Buffer> Conn<B> {
             reads: reads
                 .map(|first| queued(self.reads.len(), mark(self.reads.head()), &first.info)),
             acks: acks.map(|first| queued(self.acks.len(), mark(self.acks.head()), first)),
+            arriving: self.arriving(),
             announced: self.rts.len(),
             unexpected: self.kept_count,
             is_full: matches!(self.rx, RxState::Blocked(_)),
         }
+    }
+
+    fn arriving(&self) -> Option<Queued> {
+        let asked = self.cts.entries();
+        let mut asked = asked.filter(|(_, entry)| matches!(entry.target, Target::Recv(..)));
+        let (mark, envelope, len, others) = match self.rx {
+            RxState::Payload {
+                target: Target::Recv(..),
+                done,
+                left,
+            } => (done, &self.envelope, left, asked.count()),
+            _ => {
+                let (index, first) = asked.next()?;
+                let mark = u64::from(index).rotate_left(32);
+                (mark, &first.envelope, first.envelope.len, asked.count())
+            }
+        };
+        Some(Queued {
+            count: others.saturating_add(1),
+            mark: mark ^ (others as u64).rotate_left(48),
+            flags: rx_flags(envelope.tag.is_some()),
+            len,
+        })
     }
 }
 

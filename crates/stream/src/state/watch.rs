@@ -39,6 +39,8 @@ pub(crate) enum Key {
     Reads(ConnId),
     /// What is to be acknowledged.
     Acks(ConnId),
+    /// Messages that have not come whole.
+    Arriving(ConnId),
     /// A peer that is not read.
     Full(ConnId),
     /// Work below its threshold.

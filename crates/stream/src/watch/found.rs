@@ -218,6 +218,13 @@ impl<T: Transport> State<T> {
             };
             add(key, of_queue(kind, ep, &queued, age));
         }
+        if let Some(queued) = pending.arriving {
+            let key = Key::Arriving(id);
+            let age = self.watch.age(key, false, queued.mark, now);
+            let mut wait = of_queue(WaitKind::Arriving, ep, &queued, age);
+            wait.call = "the rest of a message".to_owned();
+            add(key, wait);
+        }
         if pending.is_full {
             let key = Key::Full(id);
             let account = connection.link.as_ref().map(|link| link.account());

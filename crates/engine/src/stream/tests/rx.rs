@@ -45,6 +45,35 @@ fn a_message_too_long_to_be_kept_goes_straight_to_its_receive() {
     assert_eq!(f.done(), [2]);
 }
 
+#[test]
+fn what_has_a_receive_and_has_not_come_is_known() {
+    let mut f = Fixture::new();
+    let arriving = |f: &Fixture| f.engine.conn(f.conn).unwrap().pending().arriving;
+    f.rts(6, 1, 5000).unwrap();
+    assert!(arriving(&f).is_none(), "nobody has posted a receive");
+    f.recv(2, Some(6), 5000);
+    let asked = arriving(&f).unwrap();
+    assert_eq!((asked.count, asked.len), (1, 5000));
+
+    f.recv(1, TAG, 1000);
+    f.message(5, 1000);
+    let both = arriving(&f).unwrap();
+    assert_eq!((both.count, both.len), (2, 1000));
+    f.engine.rx_placed(f.conn, 400);
+    let later = arriving(&f).unwrap();
+    assert_eq!((later.count, later.len), (2, 600));
+    assert_ne!(later.mark, both.mark, "some of it has come");
+    f.engine.rx_placed(f.conn, 600);
+    assert_eq!(arriving(&f).unwrap().mark, asked.mark);
+    assert_eq!(f.done(), [1]);
+
+    f.header(&Header::new(Op::Data, 5000).with_index(1))
+        .unwrap();
+    assert_eq!(arriving(&f).unwrap().len, 5000);
+    f.engine.rx_placed(f.conn, 5000);
+    assert!(arriving(&f).is_none());
+}
+
 /// One alone may be too long, whatever room there is.
 #[test]
 fn a_message_above_the_longest_waits_in_the_stream() {
