@@ -235,6 +235,14 @@ fn act(role: &str, domain: &Domain, ep: &Endpoint, peer: Peer) {
             _ = std::io::stdin().read_line(&mut String::new());
             drop(receive);
         }
+        "says much" => {
+            _ = ep.tsend(vec![0; 1 << 20], 5, peer).wait();
+            poll(domain);
+        }
+        "hears much" => {
+            _ = ep.trecv(vec![0; 1 << 20], 5, 0, None).wait();
+            poll(domain);
+        }
         "receives much from any" => {
             _ = ep.trecv(vec![0; 8], 5, 0, None).wait();
             _ = ep.trecv(vec![0; MUCH], 6, 0, None).wait();
@@ -554,6 +562,33 @@ fn top_shows_endpoints_and_peers() {
         table.contains(&a.address) && table.contains("fi_trecv"),
         "{table}"
     );
+}
+
+/// One of the two processes counts the payload, in its connection with the other one.
+#[test]
+fn top_shows_by_which_way_a_long_payload_went() {
+    over_both(|provider| {
+        let [a, b] = pair(provider, ["says much", "hears much"], &[]);
+        let counted = || {
+            let peers =
+                [(&a, &b), (&b, &a)].map(|(of, with)| await_connection(of.pid(), with.pid()));
+            let ways = ["stream", "mapped", "attached"];
+            let payloads =
+                |peer: &Value| ways.map(|way| peer["ways"][way]["payloads"].as_u64().unwrap());
+            peers.map(|peer| payloads(&peer))
+        };
+        let end = Instant::now() + PATIENCE;
+        let mut seen = counted();
+        while seen.as_flattened().iter().sum::<u64>() == 0 {
+            assert!(Instant::now() < end, "{provider}: nobody counts it");
+            std::thread::sleep(Duration::from_millis(200));
+            seen = counted();
+        }
+        assert_eq!(seen.as_flattened().iter().sum::<u64>(), 1, "{seen:?}");
+        if provider == "tcp" {
+            assert_eq!(seen[0], [1, 0, 0], "its sender");
+        }
+    });
 }
 
 #[test]

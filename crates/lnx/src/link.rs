@@ -12,8 +12,8 @@ use ripstop_mem::ring::{Grant, JointPayload, ShortEntry, SoleEntry, Window};
 use ripstop_os::{IoVec, IoVecMut, Shutdown};
 use ripstop_shm::Shm;
 use ripstop_stream::{
-    Account, AttachState, Attached, DirectAccess, GetPieces, Got, InPlace, JointCopy, Link, Offer,
-    Payload, Transport,
+    Account, AttachState, Attached, DirectAccess, GetPieces, Got, InPlace, JointCopy, Link,
+    LinkCopies, Offer, Payload, Transport,
 };
 use ripstop_tcp::Tcp;
 use ripstop_types::{Errno, Result, RmaIov};
@@ -343,9 +343,9 @@ impl DirectAccess<LnxLink> for LnxDirect {
         }
     }
 
-    fn sent_in_place(link: &LnxLink) -> Copied {
+    fn copied(link: &LnxLink) -> LinkCopies {
         link.shm()
-            .map_or_else(Copied::default, |link| ShmDirect::sent_in_place(link))
+            .map_or_else(LinkCopies::default, |link| ShmDirect::copied(link))
     }
 }
 

@@ -35,8 +35,9 @@ impl Tally {
 pub(crate) struct DomainCopies {
     /// Of connections that have ended.
     pub(crate) ring: Tally,
-    pub(crate) attach: Tally,
+    /// The same.
     pub(crate) mapped: Tally,
+    pub(crate) attach: Tally,
     joint: AtomicU64,
     attach_refused: AtomicU64,
 }

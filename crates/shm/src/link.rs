@@ -93,6 +93,8 @@ struct Rings {
     copies: Arc<DomainCopies>,
     /// Long payloads that went from the caller's buffer to the ring at once.
     sent_in_place: Tally,
+    /// Those that were copied from or to mapped regions of the peer.
+    mapped: Tally,
     /// Keys of this side's regions that the peer has requested.
     requested_keys: Mutex<Vec<u64>>,
 }
@@ -501,6 +503,7 @@ impl Link for ShmLink {
                 copies_until_timed: AtomicU32::new(0),
                 copies,
                 sent_in_place: Tally::default(),
+                mapped: Tally::default(),
                 requested_keys: Mutex::default(),
                 writer,
                 reader,

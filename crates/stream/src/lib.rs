@@ -53,7 +53,7 @@ pub use ripstop_engine::id::ConnId;
 pub use system::{Os, Poller, System, Timer};
 pub use table::Table;
 pub use transport::direct_access::{
-    AttachState, Attached, DirectAccess, GET_PIECES, GetPieces, Got, MAX_GETS, Payload,
+    AttachState, Attached, DirectAccess, GET_PIECES, GetPieces, Got, LinkCopies, MAX_GETS, Payload,
 };
 pub use transport::in_place::InPlace;
 pub use transport::joint_copy::JointCopy;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ripstop_core::status::{Count, Endpoint, Peer, PeerState, Snapshot, Wait, WaitKind};
+use ripstop_core::status::{Count, Endpoint, Peer, PeerState, Snapshot, Wait, WaitKind, Ways};
 use ripstop_os::ProcStat;
 
 use super::follow::{Cause, Way, follow};
@@ -88,7 +88,11 @@ fn peer(rank: u32, silence: Option<u64>) -> Peer {
         way: "ring".to_owned(),
         protocol: "eager".to_owned(),
         traffic: None,
-        long: none,
+        ways: Ways {
+            stream: none,
+            mapped: none,
+            attached: none,
+        },
         queued: 0,
         unexpected: 0,
         oldest: None,

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
-use ripstop_core::status::{Count, Counter, Peer, PeerState, Snapshot, Traffic};
+use ripstop_core::status::{Count, Counter, Peer, PeerState, Snapshot, Traffic, Ways};
 use serde_json::{Value, json};
 
 use super::process::{self, Activity, Domain, Process};
@@ -184,14 +184,8 @@ fn counts_text(shown: &Snapshot, before: Option<Before<'_>>) -> String {
         text += &format!("completion queue {id}: {entries} entries not read\n");
     }
     if let Some(ways) = &shown.ways {
-        for (name, copied) in [
-            ("by the ring", ways.stream),
-            ("by mapped regions", ways.mapped),
-            ("by cross-memory attach", ways.attached),
-        ] {
-            if copied.payloads > 0 {
-                text += &format!("long payloads {name}: {}\n", count(copied));
-            }
+        for way in self::ways(ways) {
+            text += &format!("long payloads {way}\n");
         }
     }
     text
@@ -214,7 +208,7 @@ fn peers_text(domain: &Domain, before: Option<Before<'_>>) -> String {
         "protocol of long messages",
         "sent",
         "received",
-        "long",
+        "long payloads",
         "queued",
         "unexpected",
         "oldest",
@@ -244,7 +238,7 @@ fn peers_text(domain: &Domain, before: Option<Before<'_>>) -> String {
             peer.protocol.clone(),
             moved(|traffic| traffic.sent),
             moved(|traffic| traffic.received),
-            count(peer.long),
+            ways(&peer.ways).join(", "),
             format!("{} B", peer.queued),
             peer.unexpected.to_string(),
             peer.oldest.map(age).unwrap_or_default(),
@@ -253,12 +247,25 @@ fn peers_text(domain: &Domain, before: Option<Before<'_>>) -> String {
     format!("{peers}\n") + &more(shown.peers.len(), shown.all_peers, "peers")
 }
 
-/// Payloads with their bytes, where there are any.
-fn count(count: Count) -> String {
-    match count.payloads {
-        0 => String::new(),
-        _ => format!("{} of {} B", count.payloads, count.bytes),
-    }
+/// Long payloads with their bytes, for each way that some took.
+fn ways(ways: &Ways) -> Vec<String> {
+    let all = [
+        ("by the stream", ways.stream),
+        ("by mapped regions", ways.mapped),
+        ("by cross-memory attach", ways.attached),
+    ];
+    let used = all.into_iter().filter(|(_, count)| count.payloads > 0);
+    used.map(|(name, count)| format!("{name}: {} of {} B", count.payloads, count.bytes))
+        .collect()
+}
+
+fn ways_json(ways: &Ways) -> Value {
+    let copied = |count: Count| json!({ "payloads": count.payloads, "bytes": count.bytes });
+    json!({
+        "stream": copied(ways.stream),
+        "mapped": copied(ways.mapped),
+        "attached": copied(ways.attached),
+    })
 }
 
 fn to_json(process: &Process, before: Option<&Process>) -> Value {
@@ -324,7 +331,6 @@ fn domain_json(domain: &Domain, before: Option<Before<'_>>) -> Value {
         .iter()
         .map(|queue| json!({ "id": queue.id, "entries": queue.entries }))
         .collect();
-    let copied = |count: Count| json!({ "payloads": count.payloads, "bytes": count.bytes });
     json!({
         "provider": shown.provider,
         "program": shown.program,
@@ -340,11 +346,7 @@ fn domain_json(domain: &Domain, before: Option<Before<'_>>) -> Value {
         "all_waits": shown.all_waits,
         "counters": counters,
         "queues": queues,
-        "ways": shown.ways.map(|ways| json!({
-            "ring": copied(ways.stream),
-            "mapped": copied(ways.mapped),
-            "attached": copied(ways.attached),
-        })),
+        "ways": shown.ways.as_ref().map(ways_json),
     })
 }
 
@@ -366,7 +368,7 @@ fn peer_json(peer: &Peer, before: Option<Before<'_>>) -> Value {
         "protocol": peer.protocol,
         "sent": moved(|traffic| traffic.sent),
         "received": moved(|traffic| traffic.received),
-        "long_payloads": { "payloads": peer.long.payloads, "bytes": peer.long.bytes },
+        "ways": ways_json(&peer.ways),
         "queued_bytes": peer.queued,
         "unexpected": peer.unexpected,
         "oldest_seconds": peer.oldest.map(|age| age as f64 / 1e9),

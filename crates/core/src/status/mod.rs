@@ -99,8 +99,8 @@ record! {
         pub protocol: String,
         /// What was sent and received, where that is known.
         pub traffic: Option<Traffic>,
-        /// Long payloads that were written to the connection, and their bytes.
-        pub long: Count,
+        /// By which way long payloads went.
+        pub ways: Ways,
         /// Bytes that wait to be written.
         pub queued: u64,
         /// Messages of the peer that wait here for a receive.
@@ -162,7 +162,7 @@ record! {
 }
 
 record! {
-    /// By which way long payloads went, where there are several.
+    /// By which way long payloads went; in a connection all of them, in a domain where there are several ways.
     #[derive(Copy)]
     pub struct Ways {
         /// Through a ring or socket.

@@ -15,9 +15,19 @@ fn peer(name: &str) -> Peer {
             sent: 1,
             received: 2,
         }),
-        long: Count {
-            payloads: 3,
-            bytes: 4,
+        ways: Ways {
+            stream: Count {
+                payloads: 3,
+                bytes: 4,
+            },
+            mapped: Count {
+                payloads: 0,
+                bytes: 0,
+            },
+            attached: Count {
+                payloads: 8,
+                bytes: 9,
+            },
         },
         queued: 5,
         unexpected: 6,

@@ -9,7 +9,9 @@ use ripstop_core::log::Subsys;
 use ripstop_core::provider::{Copied, Copies};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{Grant, Window};
-use ripstop_stream::{AttachState, Attached, DirectAccess, GetPieces, Got, Lent, Offer, Payload};
+use ripstop_stream::{
+    AttachState, Attached, DirectAccess, GetPieces, Got, Lent, LinkCopies, Offer, Payload,
+};
 use ripstop_types::RmaIov;
 
 use super::{ShmLink, joint};
@@ -91,7 +93,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         };
         rings.writer.unclaim();
         if done.is_some() && place.len >= Copies::MIN_BYTES {
-            rings.copies.mapped.add(Copied::one(place.len));
+            rings.mapped.add(Copied::one(place.len));
         }
         if !granted {
             windows.retain(|other| other != grant);
@@ -226,6 +228,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         joint::finish(link);
         let (sent, mut copied) = (rings.sent_in_place.read() + queued, Default::default());
         rings.copies.ring.add(sent);
+        rings.copies.mapped.add(rings.mapped.read());
         rings.with_attach(|attach| copied = attach.copied());
         let (copied, joint): (Copied, u64) = copied;
         if sent.payloads + copied.payloads > 0 {
@@ -239,8 +242,16 @@ impl DirectAccess<ShmLink> for RingDirect {
         }
     }
 
-    fn sent_in_place(link: &ShmLink) -> Copied {
-        let rings = link.rings.get();
-        rings.map_or_else(Copied::default, |rings| rings.sent_in_place.read())
+    fn copied(link: &ShmLink) -> LinkCopies {
+        let Some(rings) = link.rings.get() else {
+            return LinkCopies::default();
+        };
+        let mut attached = Copied::default();
+        rings.with_attach(|attach| attached = attach.copied().0);
+        LinkCopies {
+            in_place: rings.sent_in_place.read(),
+            mapped: rings.mapped.read(),
+            attached,
+        }
     }
 }

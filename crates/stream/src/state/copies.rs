@@ -29,8 +29,9 @@ impl<T: Transport> State<T> {
         for id in self.connections.ids() {
             let link = self.connections.get(id).and_then(|c| c.link.as_ref());
             if let Some(link) = link.filter(|link| InPlaceOf::<T>::applies(link)) {
-                let sent = self.long_queued(id) + DirectOf::<T>::sent_in_place(link);
-                copies.ring = copies.ring + sent;
+                let copied = DirectOf::<T>::copied(link);
+                copies.ring = copies.ring + self.long_queued(id) + copied.in_place;
+                copies.mapped = copies.mapped + copied.mapped;
             }
         }
         Some(copies)

@@ -102,11 +102,22 @@ pub trait DirectAccess<L>: Debug + 'static {
     /// to the link.
     fn end_gets(_link: &L, _queued: Copied) {}
 
-    /// The payloads of [`Copies::MIN_BYTES`](ripstop_core::provider::Copies::MIN_BYTES) and more that were sent
-    /// in place.
-    fn sent_in_place(_link: &L) -> Copied {
-        Copied::default()
+    /// The long payloads of the link, but those that were queued to be written to it.
+    fn copied(_link: &L) -> LinkCopies {
+        LinkCopies::default()
     }
+}
+
+/// Payloads of [`Copies::MIN_BYTES`](ripstop_core::provider::Copies::MIN_BYTES) and more, by the way that they
+/// took on one link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCopies {
+    /// Written to the link at once.
+    pub in_place: Copied,
+    /// Copied from or to regions of the peer that are mapped here.
+    pub mapped: Copied,
+    /// Copied from or to the memory of the peer by cross-memory attach.
+    pub attached: Copied,
 }
 
 /// Not supported.

@@ -76,8 +76,8 @@ pub trait Readiness<L>: Debug + Send + Sized + 'static {
     /// ([`DirectAccess::attach`](crate::DirectAccess::attach)) see that this side makes progress.
     fn have_polled(&mut self) {}
 
-    /// The ways that long payloads have taken, where there is more than one; by the stream those of connections
-    /// that have ended.
+    /// The ways that long payloads have taken, where there is more than one; by the stream and in mapped
+    /// regions those of connections that have ended.
     fn copies(&self) -> Option<Copies> {
         None
     }

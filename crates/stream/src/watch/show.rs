@@ -13,8 +13,9 @@ use ripstop_engine::stream::LongMessages;
 use crate::state::State;
 use crate::state::connection::Phase;
 use crate::state::ep::EpState;
-use crate::transport::Transport;
+use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
+use crate::transport::{DirectOf, Transport};
 use crate::watch::found::Found;
 
 const fn count(copied: Copied) -> Count {
@@ -163,6 +164,9 @@ impl<T: Transport> State<T> {
             Some(provider) => format!("{provider} {kind}"),
             None => kind.to_owned(),
         };
+        let copied = link
+            .map(|link| DirectOf::<T>::copied(link))
+            .unwrap_or_default();
         let account = link.map(|link| link.account()).unwrap_or_default();
         Some(Peer {
             endpoint: connection.ep.number(),
@@ -176,7 +180,11 @@ impl<T: Transport> State<T> {
                 sent: traffic.sent,
                 received: traffic.received,
             }),
-            long: count(self.long_queued(id)),
+            ways: Ways {
+                stream: count(self.long_queued(id) + copied.in_place),
+                mapped: count(copied.mapped),
+                attached: count(copied.attached),
+            },
             queued: pending.unsent,
             unexpected: pending.unexpected,
             oldest,
