@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ripstop_core::status::{Count, Endpoint, Peer, PeerState, Snapshot, Wait, WaitKind, Ways};
+use ripstop_core::status::{
+    Count, Endpoint, Peer, PeerState, Snapshot, Traffic, Wait, WaitKind, Ways,
+};
 use ripstop_os::ProcStat;
 
 use super::follow::{Cause, Way, follow};
 use super::process::{Activity, Domain, Process};
-use super::why;
+use super::{top, why};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -350,6 +352,44 @@ fn what_a_process_does_is_told_by_the_system_and_its_page() {
     assert_eq!(of('t', 9, 0), Activity::Traced(S * 9));
     assert_eq!(of('Z', 9, 0), Activity::Ended(S));
     assert_eq!(Activity::of(None, &[]), Activity::Ended(Duration::ZERO));
+}
+
+/// What a process has sent in all to two peers of its endpoint.
+fn sending(sent: [(&str, u64); 2], written: Duration) -> Process {
+    let mut process = process(1, Activity::Polls, Vec::new());
+    let peers = sent.into_iter().zip(2..).map(|((unit, sent), rank)| Peer {
+        traffic: Some(Traffic {
+            unit: unit.to_owned(),
+            sent,
+            received: 0,
+        }),
+        ..peer(rank, None)
+    });
+    process.domains[0].shown.peers = peers.collect();
+    process.domains[0].written = written;
+    process
+}
+
+#[test]
+fn an_endpoint_shows_what_its_peers_have_moved() {
+    let before = sending([("entries", 10), ("entries", 5)], S);
+    let now = sending([("entries", 110), ("entries", 25)], S * 3);
+    let endpoint = |process: &Process, before| {
+        let shown = top::to_json(process, before);
+        shown["domains"][0]["endpoints"][0]["sent"].clone()
+    };
+    let sums = endpoint(&now, Some(&before));
+    assert_eq!(sums[0]["all"], 135);
+    assert_eq!(sums[0]["a_second"], 60.0);
+    assert!(top::text(&now, Some(&before)).contains(" 60 entries/s "));
+    assert!(top::text(&now, None).contains(" 135 entries "));
+    // Over several ways each counts its own.
+    let mixed = sending([("entries", 7), ("bytes", 8)], S);
+    let sums = endpoint(&mixed, None);
+    assert_eq!(
+        (&sums[0]["unit"], &sums[1]["unit"]),
+        (&"entries".into(), &"bytes".into())
+    );
 }
 
 #[test]

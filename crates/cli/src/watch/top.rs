@@ -91,6 +91,69 @@ fn traffic<'a>(shown: &'a Snapshot, peer: &Peer) -> Option<&'a Traffic> {
     shown.peers.iter().find(same)?.traffic.as_ref()
 }
 
+/// A direction of traffic.
+type Direction = fn(&Traffic) -> u64;
+const SENT: Direction = |traffic| traffic.sent;
+const RECEIVED: Direction = |traffic| traffic.received;
+
+/// What some peers have sent or received together, of one unit.
+struct Moved<'a> {
+    unit: &'a str,
+    all: u64,
+    /// How much it grows a second, of those that were there before.
+    a_second: Option<f64>,
+}
+
+impl<'a> Moved<'a> {
+    /// Peers over several ways count in several units.
+    fn by(
+        peers: impl Iterator<Item = &'a Peer>,
+        before: Option<Before<'_>>,
+        of: Direction,
+    ) -> Vec<Self> {
+        let mut sums: Vec<Self> = Vec::new();
+        for peer in peers {
+            let Some(now) = &peer.traffic else { continue };
+            let a_second = before.and_then(|before| {
+                let then = traffic(&before.domain.shown, peer)?;
+                Some(before.rate(of(now), of(then)))
+            });
+            let all = of(now);
+            match sums.iter_mut().find(|sum| sum.unit == now.unit) {
+                Some(sum) => {
+                    sum.all = sum.all.saturating_add(all);
+                    sum.a_second = a_second.map_or(sum.a_second, |more| {
+                        Some(sum.a_second.unwrap_or_default() + more)
+                    });
+                }
+                None => sums.push(Self {
+                    unit: &now.unit,
+                    all,
+                    a_second,
+                }),
+            }
+        }
+        sums
+    }
+
+    fn text(&self) -> String {
+        match self.a_second {
+            Some(rate) => format!("{rate:.0} {}/s", self.unit),
+            None => format!("{} {}", self.all, self.unit),
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({ "unit": self.unit, "all": self.all, "a_second": self.a_second })
+    }
+}
+
+/// The peers of an endpoint that are shown.
+fn peers_of(shown: &Snapshot, endpoint: u32) -> impl Iterator<Item = &Peer> {
+    let peers = shown.peers.iter();
+    peers.filter(move |peer| peer.endpoint == endpoint)
+}
+
 fn table(heading: &[&str]) -> Table {
     let mut table = Table::new();
     table
@@ -114,7 +177,7 @@ const fn state(state: PeerState) -> &'static str {
     }
 }
 
-fn text(process: &Process, before: Option<&Process>) -> String {
+pub(super) fn text(process: &Process, before: Option<&Process>) -> String {
     let mut text = format!("{} {}\n", process.name(), process.activity.text());
     for domain in &process.domains {
         text += &domain_text(domain, Before::of(domain, before));
@@ -136,15 +199,24 @@ fn domain_text(domain: &Domain, before: Option<Before<'_>>) -> String {
         domain.polled.as_secs_f64(),
         domain.age.as_secs_f64(),
     );
-    let mut endpoints = table(&["endpoint", "kind", "address", "not done", "receives"]);
+    let mut endpoints = table(&[
+        "endpoint", "kind", "address", "not done", "receives", "sent", "received",
+    ]);
     for ep in &shown.endpoints {
         let kind = if ep.is_msg { "msg" } else { "rdm" };
+        let moved = |of| {
+            let sums = Moved::by(peers_of(shown, ep.id), before, of);
+            let texts: Vec<String> = sums.iter().map(Moved::text).collect();
+            texts.join(", ")
+        };
         endpoints.add_row([
             ep.id.to_string(),
             kind.to_owned(),
             ep.name.clone(),
             ep.outstanding.to_string(),
             ep.receives.to_string(),
+            moved(SENT),
+            moved(RECEIVED),
         ]);
     }
     text += &format!("{endpoints}\n");
@@ -214,18 +286,9 @@ fn peers_text(domain: &Domain, before: Option<Before<'_>>) -> String {
         "oldest",
     ]);
     for peer in &shown.peers {
-        let moved = |of: fn(&Traffic) -> u64| {
-            let Some(now) = &peer.traffic else {
-                return String::new();
-            };
-            let earlier = before.and_then(|before| {
-                let then = traffic(&before.domain.shown, peer)?;
-                Some(before.rate(of(now), of(then)))
-            });
-            match earlier {
-                Some(rate) => format!("{rate:.0} {}/s", now.unit),
-                None => format!("{} {}", of(now), now.unit),
-            }
+        let moved = |of| {
+            let sums = Moved::by(std::iter::once(peer), before, of);
+            sums.first().map(Moved::text).unwrap_or_default()
         };
         peers.add_row([
             peer.name.clone(),
@@ -236,8 +299,8 @@ fn peers_text(domain: &Domain, before: Option<Before<'_>>) -> String {
             },
             peer.way.clone(),
             peer.protocol.clone(),
-            moved(|traffic| traffic.sent),
-            moved(|traffic| traffic.received),
+            moved(SENT),
+            moved(RECEIVED),
             ways(&peer.ways).join(", "),
             format!("{} B", peer.queued),
             peer.unexpected.to_string(),
@@ -268,7 +331,7 @@ fn ways_json(ways: &Ways) -> Value {
     })
 }
 
-fn to_json(process: &Process, before: Option<&Process>) -> Value {
+pub(super) fn to_json(process: &Process, before: Option<&Process>) -> Value {
     let domains: Vec<Value> = process
         .domains
         .iter()
@@ -288,12 +351,18 @@ fn domain_json(domain: &Domain, before: Option<Before<'_>>) -> Value {
         .endpoints
         .iter()
         .map(|ep| {
+            let moved = |of| -> Vec<Value> {
+                let sums = Moved::by(peers_of(shown, ep.id), before, of);
+                sums.iter().map(Moved::json).collect()
+            };
             json!({
                 "id": ep.id,
                 "kind": if ep.is_msg { "msg" } else { "rdm" },
                 "address": ep.name,
                 "outstanding": ep.outstanding,
                 "receives": ep.receives,
+                "sent": moved(SENT),
+                "received": moved(RECEIVED),
             })
         })
         .collect();
@@ -351,13 +420,9 @@ fn domain_json(domain: &Domain, before: Option<Before<'_>>) -> Value {
 }
 
 fn peer_json(peer: &Peer, before: Option<Before<'_>>) -> Value {
-    let moved = |of: fn(&Traffic) -> u64| {
-        let now = peer.traffic.as_ref()?;
-        let rate = before.and_then(|before| {
-            let then = traffic(&before.domain.shown, peer)?;
-            Some(before.rate(of(now), of(then)))
-        });
-        Some(json!({ "unit": now.unit, "all": of(now), "a_second": rate }))
+    let moved = |of| {
+        let sums = Moved::by(std::iter::once(peer), before, of);
+        sums.first().map(Moved::json)
     };
     json!({
         "endpoint": peer.endpoint,
@@ -366,8 +431,8 @@ fn peer_json(peer: &Peer, before: Option<Before<'_>>) -> Value {
         "state": state(peer.state),
         "way": peer.way,
         "protocol": peer.protocol,
-        "sent": moved(|traffic| traffic.sent),
-        "received": moved(|traffic| traffic.received),
+        "sent": moved(SENT),
+        "received": moved(RECEIVED),
         "ways": ways_json(&peer.ways),
         "queued_bytes": peer.queued,
         "unexpected": peer.unexpected,
