@@ -1,10 +1,12 @@
 """What a process may do or meet besides messages: fork, exec, signals, limits, being unloaded; tcp and shm."""
 
+import json
 import os
 import re
+import subprocess
 import time
 
-from rig import peers
+from rig import peers, process, watch
 from rig.case import Case, Failed, Missing
 from rig.library import Witness
 from rig.peers import HERE
@@ -32,6 +34,8 @@ WAYS = {"shm/seccomp-attach": (RING_ONLY, BOTH_WAYS), "shm/seccomp-attach-both":
 BY_BOTH = r"<info> .*were copied by cross-memory attach, [1-9]\d* of them by both sides, \d+ \(\d+ bytes\) in mapped regions"
 # Seconds after which that should have happened once, however many others want the processors.
 BY_BOTH_WITHIN = 60
+# Seconds after which the program has ended that waits for a peer behind a lost interface.
+SILENT_WITHIN = 60
 REFUSED = r"<info> .*the memory of that process may not be reached from here.*kernel\.yama\.ptrace_scope"
 
 PROGRAMS = ("reload", "forks", "signals", "limits", "large", "network", "many", "patience", "collect", "joint")
@@ -71,6 +75,8 @@ def cases():
     # Loss needs a module of the kernel that not every machine has.
     for what, full in (("dead-send", False), ("dead-receive", True), ("dead-connect", False), ("loss", True)):
         add("network", "tcp", what, full=full)
+    for whose in ("peer", "own"):
+        found.append(Case(f"{NAME}/why/tcp/{whose}-interface", lost_interface(whose)))
     for progress in PROGRESS:
         # Over shm there are no connected endpoints, and so no such events.
         add("signals", "tcp", "eq", progress)
@@ -131,6 +137,56 @@ def copied_by_both(bench):
         judged(done)
         said = done.output
     witness.require("joint", 1, or_more=True)
+
+
+def lost_interface(whose):
+    """A case: the interface between two network namespaces is lost while one process sends to the other, and
+    `ripstop why`, which runs in neither of them, says so of both, until the library ends the connection."""
+
+    def body(bench):
+        watch.require_tool(bench)
+        witness = Witness(bench)
+        what = f"midway-{whose}"
+        output = bench.scratch / "network-said"
+        with open(output, "wb") as sink:
+            child = process.start([bench.scratch / "network", "tcp", what], bench.environment(**witness.environment),
+                                  bench.scratch, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
+            try:
+                seen = silences(bench, child)
+            finally:
+                process.end_all()
+        said = output.read_text(errors="replace")
+        found = json.dumps(seen, indent=1)
+        with open(bench.log, "a", encoding="utf-8") as log:
+            log.write(f"$ network tcp {what}\n{said}\n[exit status {child.returncode}]\n{found}\n")
+        judged(process.Done(child.returncode, said, 0.0))
+        witness.require("network", 1, or_more=True)
+        peer = int(re.search(r"^network: the peer is process (\d+)$", said, re.M)[1])
+        if set(seen) != {child.pid, peer}:
+            raise Failed(f"that the network is silent was said of the processes {sorted(seen)}, not of {child.pid} and {peer}")
+        for pid, answer in seen.items():
+            (other,) = set(seen) - {pid}
+            text = answer["cause"]["text"]
+            if "the network does not carry what is sent between them" not in text or f"(pid {other})" not in text:
+                raise Failed(f"process {pid} is told: {text}")
+
+    return body
+
+
+def silences(bench, child):
+    """The answers of `ripstop why` about a process and the peer that it names, once they are that the network between
+    them is silent."""
+    seen = {}
+    end = time.monotonic() + SILENT_WITHIN
+    while child.poll() is None and time.monotonic() < end:
+        steps = [answer["steps"][-1] for answer in seen.values()]
+        named = {step["to"]["pid"] for step in steps if step["to"]}
+        for pid in {child.pid, *named} - set(seen):
+            answer = watch.shown(bench, pid, "why", "--json")
+            if answer and answer["cause"]["kind"] == "silent":
+                seen[pid] = answer
+        time.sleep(0.2)
+    return seen
 
 
 def run(program, provider, what, *more):

@@ -5,8 +5,9 @@
  *
  * WHAT: `dead-send`, `dead-receive` the interface of one peer goes down, without a word to anybody, while large sends
  * to it are under way, or receives from it wait: they fail in the time that is documented for the death of a machine;
- * `dead-connect` it is down before the first message; `loss` a tenth of all packets is lost, and everything arrives.
- * Meanwhile the other peer is served as ever.
+ * `midway-peer`, `midway-own` that interface, or this process' own to that peer, goes down in the middle of a stream of
+ * large messages; `dead-connect` it is down before the first message; `loss` a tenth of all packets is lost, and
+ * everything arrives. Meanwhile the other peer is served as ever.
  */
 #include "end.h"
 
@@ -19,6 +20,7 @@
 #define DEATH 13
 #define REACH 7
 #define RECEIVES 8
+#define STREAM 4u               /* large messages under way */
 
 static struct board {
 	volatile int apart, linked, ready[2], up, done;
@@ -89,6 +91,63 @@ static void ask(struct end *end, fi_addr_t to, int number, unsigned i)
 	receive_one(end, (unsigned)number + 1, i, 500);
 }
 
+static void end_peers(const int pid[2])
+{
+	say(&board->done, 1);
+	for (int i = 0; i < 2; i++) {
+		kill(pid[i], SIGKILL);
+		waitpid(pid[i], NULL, 0);
+	}
+}
+
+/* Posts a message of 1 MiB. */
+static void send_large(struct end *end, fi_addr_t to, unsigned char *buf, unsigned number, struct fi_context2 *context)
+{
+	fill(buf, 1, number, 1 << 20);
+	POST(end, fi_tsend(end->ep, buf, 1 << 20, NULL, to, 1ull << 32 | number, context));
+}
+
+/*
+ * Keeps large messages to the first peer under way. When some of them have arrived, `lose` takes the interface down, and
+ * those that are under way fail; the other peer is served as ever.
+ */
+static void stream(struct end end[2], const fi_addr_t to[2], unsigned asked[2], const char *lose)
+{
+	static unsigned char large[STREAM][1 << 20];
+	struct fi_context2 context[STREAM];
+	struct fi_cq_tagged_entry entry;
+	unsigned slot, arrived = 0, failed = 0;
+	double limit = now() + 30, down = 0;
+
+	for (slot = 0; slot < STREAM; slot++)
+		send_large(&end[0], to[0], large[slot], asked[0]++, &context[slot]);
+	while (failed < STREAM) {
+		int n = poll_one(&end[0], &entry);
+
+		if (n < 0) {
+			if (!down)
+				fail("%s while the interface was up", fi_strerror(-n));
+			printf("network: %s after %.1f s\n", fi_strerror(-n), now() - down);
+			failed++;
+		} else if (n > 0 && !failed) {
+			slot = (unsigned)((struct fi_context2 *)entry.op_context - context);
+			send_large(&end[0], to[0], large[slot], asked[0]++, &context[slot]);
+			if (++arrived == 2 * STREAM) {
+				if (command("%s", lose))
+					skip("no command nsenter");
+				down = now();
+				limit = down + DEATH;
+			}
+		} else if (n > 0) {
+			fail("a message has arrived after one before it has not");
+		}
+		if (now() > limit)
+			fail("%u have arrived and %u of %u failed", arrived, failed, STREAM);
+		ask(&end[1], to[1], 2, asked[1]++);
+	}
+	printf("network: %u messages have arrived, and the other peer was served %u times\n", arrived, asked[1]);
+}
+
 int main(int argc, char **argv)
 {
 	static unsigned char large[1 << 20];
@@ -154,11 +213,18 @@ int main(int argc, char **argv)
 					send_one(&end[k], to[k], 1, asked[k]++, 300000);
 			}
 		printf("network: complete with a tenth of the packets lost\n");
-		say(&board->done, 1);
-		for (int i = 0; i < 2; i++) {
-			kill(pid[i], SIGKILL);
-			waitpid(pid[i], NULL, 0);
-		}
+		end_peers(pid);
+		return 0;
+	}
+	if (!strncmp(argv[2], "midway", 6)) {
+		char lose[64] = "ip link set out1 down";
+
+		if (!strcmp(argv[2], "midway-peer"))
+			snprintf(lose, sizeof lose, "nsenter -t %d -n ip link set in1 down", pid[0]);
+		printf("network: the peer is process %d\n", pid[0]);
+		stream(end, to, asked, lose);
+		end_peers(pid);
+		printf("network: complete\n");
 		return 0;
 	}
 	/* The interface of the first peer goes down on the way: no packet comes or goes, and nobody says so. */
@@ -201,11 +267,7 @@ int main(int argc, char **argv)
 	printf("network: the other peer was served %u times, in %.3f s at most\n", served, most);
 	if (!failed)
 		fail("nothing failed");
-	say(&board->done, 1);
-	for (int i = 0; i < 2; i++) {
-		kill(pid[i], SIGKILL);
-		waitpid(pid[i], NULL, 0);
-	}
+	end_peers(pid);
 	printf("network: complete\n");
 	return 0;
 }
