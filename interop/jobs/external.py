@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from rig import peers, process
+from rig import peers, process, watch
 from rig.case import Case, Failed, Missing, free_port, succeeded
 from rig.library import Library
 from rig.peers import HERE
@@ -21,6 +21,9 @@ OBJECT = "libripstop-fi.so"
 OBJECTS = (OBJECT, "libripstop_shm-fi.so")
 
 PROTOCOL = {PROVIDER: "FI_PROTO_XNET", SHM: "FI_PROTO_SHM"}
+
+# Seconds after which a client was stopped in the middle of a message.
+STOPPED_WITHIN = 60
 
 # What lnx composes.
 LINKS = {
@@ -130,6 +133,7 @@ def pingpong(provider, flags, of_mpich=False):
 
 def killed(bench):
     """When a client is killed in the middle of its messages, the server ends with an error at once."""
+    watch.require_tool(bench)
     witness = Witness(bench)
     environment, _ = surroundings(bench, witness, False)
     port = free_port()
@@ -138,20 +142,56 @@ def killed(bench):
     server = process.start([*command, "-B", port], environment, bench.scratch, **pipes)
     debian_tools.wait_for_listener(port, server)
     client = process.start([*command, "-P", port, "127.0.0.1"], environment, bench.scratch, **pipes)
-    time.sleep(1)
-    if server.poll() is not None or client.poll() is not None:
-        raise Failed("a side ended before it was killed")
-    client.send_signal(signal.SIGKILL)
     try:
+        stop_amid(bench, server, client)
+        client.send_signal(signal.SIGKILL)
         said = server.communicate(timeout=10)[1].decode(errors="replace")
     except subprocess.TimeoutExpired:
-        raise Failed("the server goes on 10 s after the client was killed") from None
+        why = watch.shown(bench, server.pid, "why", "--json")
+        raise Failed(f"the server goes on 10 s after the client was killed: {why and why['cause']['text']}") from None
     finally:
         process.end_all()
         client.communicate()
     witness.require(2)
     if server.returncode <= 0 or "Connection reset by peer" not in said:
         raise Failed(f"the server ended with status {server.returncode}: {said[-200:]}")
+
+
+def stop_amid(bench, server, client):
+    """Stops the client while the server sends to it. A server that waits for a message of anybody, of which none has
+    begun, may go on when a peer has ended, and fi_pingpong waits so between its messages."""
+    end = time.monotonic() + STOPPED_WITHIN
+    # Before that they speak over a socket of their own, by calls that fail when a stopped process goes on.
+    await_shown(bench, server, end, lambda domain, _: any(peer["sent"] and peer["sent"]["all"] for peer in domain["peers"]))
+    while time.monotonic() < end:
+        if client.poll() is not None:
+            raise Failed("the client ended before it was killed")
+        client.send_signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        # What is written down when the client has been stopped for a while.
+        domain = await_shown(bench, server, end,
+                             lambda domain, asked: domain["seconds_since_snapshot"] < asked - stopped - 0.2)
+        if any(endpoint["outstanding"] for endpoint in domain["endpoints"]):
+            return
+        client.send_signal(signal.SIGCONT)
+        # The next stop is at another place.
+        time.sleep(0.01)
+    raise Failed(f"the client was not stopped in the middle of a message in {STOPPED_WITHIN} s")
+
+
+def await_shown(bench, server, end, wanted):
+    """A domain of the server as `ripstop top` shows it, once `wanted(domain, asked)` with the time before it was asked.
+    The server writes down once a second what it shows."""
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            raise Failed("the server ended before the client was killed")
+        asked = time.monotonic()
+        shown = watch.shown(bench, server.pid, "top", "--once", "--json")
+        for domain in shown["domains"] if shown else ():
+            if wanted(domain, asked):
+                return domain
+        time.sleep(0.05)
+    raise Failed(f"the server did not get to its messages in {STOPPED_WITHIN} s")
 
 
 # At the end of a domain of our shm: its payloads of 8 KiB and more.
