@@ -9,6 +9,7 @@
 pub mod case;
 pub mod cases;
 pub mod lists;
+pub mod mistakes;
 pub mod pace;
 pub mod report;
 pub mod rig;

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
+use crate::mistakes::Mistakes;
 use crate::run::{Plan, Way};
 
 /// A rule that the C library does not keep.
@@ -78,7 +79,7 @@ struct Inapplicables {
 }
 
 /// Whether one of these patterns is of the id.
-fn matches(patterns: &[String], id: &str) -> bool {
+pub(crate) fn matches(patterns: &[String], id: &str) -> bool {
     patterns
         .iter()
         .any(|pattern| match pattern.strip_suffix('*') {
@@ -116,6 +117,8 @@ pub struct Lists {
     pub differences: Vec<Difference>,
     /// Cases that are none in this run.
     pub inapplicable: Vec<Inapplicable>,
+    /// What the hook `debug` has to say, where it watches.
+    pub mistakes: Option<Mistakes>,
     /// Whether all that required cases need is said to be there: the environment has `CI=true`.
     pub is_ci: bool,
     /// Each side is in a process of its own: what is not offered then is none of these cases.
@@ -192,6 +195,7 @@ impl Lists {
             required,
             differences,
             inapplicable,
+            mistakes: plan.debug.then(Mistakes::load).transpose()?,
             is_apart: plan.apart,
             is_ci: env::var_os("CI").is_some_and(|ci| ci == "true" || ci == "1"),
         })
@@ -252,14 +256,14 @@ fn parse(text: &str) -> BTreeSet<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::case::id;
     use crate::cases;
     use ripstop_types::EpType;
 
     /// Every id there is.
-    fn ids() -> BTreeSet<String> {
+    pub(crate) fn ids() -> BTreeSet<String> {
         let mut ids = BTreeSet::new();
         for case in cases::all() {
             for ep_type in [EpType::Rdm, EpType::Msg] {

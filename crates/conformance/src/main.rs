@@ -57,6 +57,9 @@ struct Options {
     /// Hold the results against no list: there is none for the implementation.
     #[arg(long, conflicts_with_all = ["reference", "update"])]
     unlisted: bool,
+    /// Put the hook `debug` between each case and the provider: what it says of one must be in `mistakes.toml`.
+    #[arg(long, requires = "lib", conflicts_with_all = ["apart", "reference"])]
+    hook_debug: bool,
     /// Leave out what `differences.toml` explains.
     #[arg(long, requires = "reference")]
     agreed: bool,
@@ -124,6 +127,7 @@ impl Options {
             repeat: self.repeat.max(1),
             slow: self.slow.max(1),
             apart: self.apart,
+            debug: self.hook_debug,
         }
     }
 }

@@ -56,6 +56,17 @@ impl Tally {
 
 /// Holds how a case ended against the lists.
 fn judge(lists: &Lists, ran: Ran) -> Row {
+    if ran.ending == Ending::Passed
+        && let Some(mistakes) = &lists.mistakes
+        && let Some(reason) = mistakes.misjudged(&ran.id, &ran.said, ran.open)
+    {
+        let verdict = Verdict::Failed;
+        return Row {
+            ran,
+            verdict,
+            reason,
+        };
+    }
     let required = lists.requires(&ran.id);
     let difference = lists.difference(&ran.id);
     let (verdict, reason) = match (&ran.ending, difference) {
@@ -170,6 +181,11 @@ impl Report {
             let took = row.ran.took.as_millis();
             let id = &row.ran.id;
             let _ = writeln!(text, "{word}: {id}: {}{rule} [{took} ms]", row.reason);
+        }
+        for row in self.rows.iter().filter(|_| verbose) {
+            for line in &row.ran.said {
+                let _ = writeln!(text, "SAID: {}: {line}", row.ran.id);
+            }
         }
         if !verbose {
             text.push_str(&self.skipped());

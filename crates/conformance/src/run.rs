@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{self, Case, Cx, Outcome, Stop};
 use crate::cases;
+use crate::mistakes;
 use crate::pace;
 use crate::subject::apart::{self, Apart};
 use crate::subject::model::{Foreign, Model, Rust, Safe, Serial};
@@ -63,6 +64,8 @@ pub struct Plan {
     pub slow: u32,
     /// Each side of a case is in a process of its own.
     pub apart: bool,
+    /// The hook `debug` watches each case.
+    pub debug: bool,
 }
 
 /// How a case ended.
@@ -90,6 +93,26 @@ pub struct Ran {
     pub ending: Ending,
     /// How long it took.
     pub took: Duration,
+    /// What the hook `debug` has said of it.
+    pub said: Vec<String>,
+    /// How many objects it has left open.
+    pub open: usize,
+}
+
+/// What the process of a case tells.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    #[serde(flatten)]
+    ending: Ending,
+    /// How many objects are open.
+    open: usize,
+}
+
+/// What was seen of the process of a case.
+struct Seen {
+    ending: Ending,
+    said: Vec<String>,
+    open: usize,
 }
 
 /// Processors of this machine.
@@ -198,15 +221,24 @@ fn once(plan: &Plan, exe: &Path, id: &str, case: &Case) -> Ran {
         command.arg("--apart");
     }
     command.envs(case.params.iter().copied());
-    let ending = match command.spawn() {
+    if plan.debug {
+        command.env("FI_HOOK", "debug");
+    }
+    let Seen { ending, said, open } = match command.spawn() {
         Ok(child) => watch(child, case.limit * slow),
-        Err(e) => Ending::Failed(format!("the case's process did not start: {e}")),
+        Err(e) => Seen {
+            ending: Ending::Failed(format!("the case's process did not start: {e}")),
+            said: Vec::new(),
+            open: 0,
+        },
     };
     Ran {
         id: id.to_owned(),
         case: *case,
         ending,
         took: start.elapsed(),
+        said,
+        open,
     }
 }
 
@@ -224,7 +256,7 @@ fn again(plan: &Plan, exe: &Path) -> Command {
 }
 
 /// Waits for a case's process, at most `limit`, and reads how it ended.
-fn watch(mut child: Child, limit: Duration) -> Ending {
+fn watch(mut child: Child, limit: Duration) -> Seen {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let (out, err) = (read_all(out), read_all(err));
     let end = Instant::now() + limit;
@@ -243,7 +275,15 @@ fn watch(mut child: Child, limit: Duration) -> Ending {
     let out = out.join().unwrap_or_default();
     let err = err.join().unwrap_or_default();
     let told = out.lines().rev().find_map(|l| serde_json::from_str(l).ok());
-    conclude(status, told, limit, &err)
+    let (told, open) = match told {
+        Some(Told { ending, open }) => (Some(ending), open),
+        None => (None, 0),
+    };
+    Seen {
+        ending: conclude(status, told, limit, &err),
+        said: mistakes::said(&err),
+        open,
+    }
 }
 
 /// What a process's end, its answer and its messages come to.
@@ -292,14 +332,17 @@ fn read_all(from: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Stri
 #[must_use]
 pub fn child(plan: &Plan, id: &str) -> ExitCode {
     pace::slow_down(plan.slow);
-    let ending = match run_here(plan, id) {
-        Ok(Ok(())) => Ending::Passed,
-        Ok(Err(Stop::NotOffered(why))) => Ending::NotOffered(why),
-        Ok(Err(Stop::NotHere(why))) => Ending::NotHere(why),
-        Ok(Err(Stop::Fail(why))) => Ending::Failed(why),
-        Err(e) => Ending::Failed(format!("{e:#}")),
+    let (outcome, open) = match run_here(plan, id) {
+        Ok(told) => told,
+        Err(e) => (Err(Stop::Fail(format!("{e:#}"))), 0),
     };
-    match serde_json::to_string(&ending) {
+    let ending = match outcome {
+        Ok(()) => Ending::Passed,
+        Err(Stop::NotOffered(why)) => Ending::NotOffered(why),
+        Err(Stop::NotHere(why)) => Ending::NotHere(why),
+        Err(Stop::Fail(why)) => Ending::Failed(why),
+    };
+    match serde_json::to_string(&Told { ending, open }) {
         Ok(line) => {
             println!("{line}");
             ExitCode::SUCCESS
@@ -382,7 +425,8 @@ fn on_subject<T>(
     }
 }
 
-fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
+/// Runs one case; how it ended, and how many objects it has left open.
+fn run_here(plan: &Plan, id: &str) -> anyhow::Result<(Outcome, usize)> {
     let found = selected(plan).into_iter().find(|(found, _)| found == id);
     let (_, case) = found.with_context(|| format!("no case is called {id}"))?;
     let ep_type = match id.starts_with("msg:") {
@@ -400,7 +444,7 @@ fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
             .unwrap_or_else(|_| Err(Stop::Fail("the case panicked".to_owned())))
     };
     if !plan.apart {
-        return on_subject(plan, ep_type, body);
+        return on_subject(plan, ep_type, |s, threads| (body(s, threads), s.open()));
     }
     let exe = env::current_exe().context("cannot find this program to start it again")?;
     let start = |side: usize| {
@@ -411,10 +455,10 @@ fn run_here(plan: &Plan, id: &str) -> anyhow::Result<Outcome> {
     };
     on_subject(plan, ep_type, |s, _| {
         let apart = Apart::new(s, &start);
-        body(&apart, None)?;
-        match apart.is_apart() {
+        let outcome = body(&apart, None).and_then(|()| match apart.is_apart() {
             true => Ok(()),
             false => Err(Stop::not_offered("there is nothing in a second process")),
-        }
+        });
+        (outcome, s.open())
     })
 }

@@ -371,9 +371,16 @@ const COPY_WAYS: [&str; 2] = ["ring", "attach"];
 /// The cases of the suite in which the way of a payload matters.
 const COPYING_CASES: [&str; 4] = ["fi_msg", "fi_tagged", "fi_rma", "fi_atomic"];
 
+/// What the suite tries under the hook `debug`: reliable datagrams over shm, and connections over tcp.
+const WATCHED: [[&str; 4]; 2] = [
+    ["--provider", "shm", "--ep", "rdm"],
+    ["--provider", "tcp", "--ep", "msg"],
+];
+
 /// The suite on each provider of our library, through the C interface and on the Rust object
 /// model, at both kinds of threading level; and through the C interface with each side of a case in
-/// a process of its own, a part of that for each way of long payloads.
+/// a process of its own, a part of that for each way of long payloads. Last, under the hook `debug`,
+/// which must name the mistakes that cases make, and no others.
 fn conformance(ws: &Workspace) -> Plan {
     let Some(package) = ws.package("conformance") else {
         return Plan::Broken("crates/conformance is not there".to_owned());
@@ -415,6 +422,15 @@ fn conformance(ws: &Workspace) -> Plan {
         }
         steps.push(Step {
             command: apart,
+            voice: Voice::Script,
+            seeds: Vec::new(),
+        });
+    }
+    for arguments in WATCHED {
+        let mut watched = suite(ws, &package.name, &arguments);
+        watched.arg("--hook-debug").arg("--lib").arg(&library);
+        steps.push(Step {
+            command: watched,
             voice: Voice::Script,
             seeds: Vec::new(),
         });

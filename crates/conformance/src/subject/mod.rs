@@ -209,6 +209,9 @@ pub trait Subject {
         false
     }
 
+    /// How many objects are open that fi_close takes.
+    fn open(&self) -> usize;
+
     // fi_getinfo(3)
     fn getinfo(&self, query: &Query) -> Result<Vec<Info>>;
 

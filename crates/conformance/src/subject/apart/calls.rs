@@ -61,6 +61,10 @@ macro_rules! calls {
                 self.here.about()
             }
 
+            fn open(&self) -> usize {
+                self.here.open()
+            }
+
             fn place(&self, side: usize) -> bool {
                 self.side.set(side);
                 true

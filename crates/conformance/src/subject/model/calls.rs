@@ -74,6 +74,10 @@ impl<W: Way> Subject for Model<W> {
         self.way.about()
     }
 
+    fn open(&self) -> usize {
+        self.table.open()
+    }
+
     fn getinfo(&self, query: &Query) -> Result<Vec<Info>> {
         let mut request = Request {
             version: query.version.unwrap_or_default(),

@@ -220,6 +220,12 @@ impl<W: Way> Table<W> {
         })
     }
 
+    /// How many objects are open. Memory is none of the interface.
+    pub(super) fn open(&self) -> usize {
+        let is_memory = |entry: &&Entry<W>| matches!(entry.object, Object::Memory(_));
+        self.with(|t| t.objects.values().filter(|entry| !is_memory(entry)).count())
+    }
+
     /// Remembers where an endpoint's events go.
     pub(super) fn reports_to(&self, fid: Fid, eq: &Arc<W::Eq>) {
         self.with(|t| {
