@@ -43,6 +43,7 @@ impl Name {
             abi::FI_CLASS_CNTR => ("counter", Subsys::Cntr),
             abi::FI_CLASS_WAIT => ("wait set", Subsys::Core),
             abi::FI_CLASS_POLL => ("poll set", Subsys::Core),
+            abi::FI_CLASS_MC => ("multicast group", Subsys::EpCtrl),
             _ => ("object", Subsys::Core),
         }
     }
