@@ -24,6 +24,7 @@ mod pending;
 mod perf;
 mod queues;
 mod trace;
+mod unwritten;
 
 pub use hook::{Hook, Hooks};
 pub use over::install;

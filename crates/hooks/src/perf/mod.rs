@@ -11,7 +11,6 @@ mod rows;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_os::clock::{self, Scale};
 
@@ -21,6 +20,7 @@ use crate::counting::{Threads, bump};
 use crate::hook::{Hook, Opened, Watch, like};
 use crate::pending::{Pending, Posted};
 use crate::queues::Queues;
+use crate::unwritten::Unwritten;
 use rows::Rows;
 
 pub(crate) use report::at_end;
@@ -61,22 +61,20 @@ struct Stats {
 }
 
 /// All that is counted and not yet written for the last time.
-static ALL: Mutex<Vec<Arc<Stats>>> = Mutex::new(Vec::new());
+static ALL: Unwritten<Stats> = Unwritten::new();
 
 impl Stats {
     fn new(opened: &Opened<'_>, parent: Option<&Self>, threads: Threads) -> Arc<Self> {
         let Opened { id, provider, .. } = opened;
         let kind = if parent.is_some() { "domain" } else { "fabric" };
-        let stats = Arc::new(Self {
+        ALL.add(Self {
             title: format!("{provider}, {kind} {id}"),
             fabric: parent.map_or(*id, |parent| parent.fabric),
             threads,
             rows: Rows::new(),
             pending: Pending::new(threads),
             scale: Scale::start(),
-        });
-        ALL.lock().push(Arc::clone(&stats));
-        stats
+        })
     }
 
     /// An operation is posted. It counts as accepted until the call says otherwise.

@@ -2,9 +2,8 @@
 
 use core::fmt::Write as _;
 use core::sync::atomic::Ordering;
-use std::fs::OpenOptions;
 use std::io::{Write as _, stderr};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, Once};
 
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_warn, params};
@@ -13,15 +12,12 @@ use ripstop_os::Signal;
 use super::histogram::Snapshot;
 use super::rows::{OTHERS, Row};
 use super::{ALL, NO_PEER, Stats};
-
-/// The process that counts. A forked child writes nothing of its parent's.
-static PROCESS: OnceLock<u32> = OnceLock::new();
+use crate::unwritten;
 
 /// Has a thread write all tables whenever the signal comes that `FI_PERF_SIGNAL` names.
 pub(super) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        PROCESS.get_or_init(std::process::id);
         let name = params().get::<String>(None, "perf_signal").unwrap_or_default();
         if name.is_empty() {
             return;
@@ -38,8 +34,7 @@ pub(super) fn listen() {
             Ok(signal) => {
                 let write_each = move || {
                     while signal.wait().is_ok() {
-                        let all = ALL.lock().clone();
-                        write(&all);
+                        write(&ALL.all());
                     }
                 };
                 let thread = std::thread::Builder::new().name("ripstop-perf".to_owned());
@@ -59,23 +54,12 @@ pub(super) fn listen() {
 
 /// A fabric is closed: what was counted of it is written for the last time.
 pub(super) fn closed(fabric: u64) {
-    let mut all = ALL.lock();
-    let (of_it, others) = all.drain(..).partition(|stats| stats.fabric == fabric);
-    *all = others;
-    drop(all);
-    write(&of_it);
+    write(&ALL.take(|stats| stats.fabric == fabric));
 }
 
 /// The process ends: the same for all fabrics that are open.
 pub(crate) fn at_end() {
-    if PROCESS.get() != Some(&std::process::id()) {
-        return;
-    }
-    // A thread that was ended while it wrote may hold the lock.
-    if let Some(mut all) = ALL.try_lock() {
-        let all = std::mem::take(&mut *all);
-        write(&all);
-    }
+    write(&ALL.take_at_end());
 }
 
 /// Writes the tables to the file of `FI_PERF_FILE`, or to stderr.
@@ -99,18 +83,11 @@ fn write(all: &[Arc<Stats>]) {
     let file = params()
         .get::<String>(None, "perf_file")
         .unwrap_or_default();
-    let result = if file.is_empty() {
-        stderr().write_all(text.as_bytes())
+    if file.is_empty() {
+        // Where it cannot be written, nor can the log.
+        let _ = stderr().write_all(text.as_bytes());
     } else {
-        let opened = OpenOptions::new().create(true).append(true).open(&file);
-        opened.and_then(|mut file| file.write_all(text.as_bytes()))
-    };
-    if let Err(error) = result {
-        fi_warn!(
-            "core",
-            Subsys::Core,
-            "the hook perf cannot write to {file:?} (FI_PERF_FILE): {error}"
-        );
+        unwritten::append("perf", &file, |mut file| file.write_all(text.as_bytes()));
     }
 }
 

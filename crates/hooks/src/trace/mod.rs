@@ -21,6 +21,7 @@ use crate::completions;
 use crate::hook::{Hook, Opened, Watch, like};
 use crate::pending::{Pending, Posted};
 use crate::queues::Queues;
+use crate::unwritten::Unwritten;
 use ring::{End, Record, Ring};
 
 pub(crate) use write::at_end;
@@ -42,19 +43,17 @@ struct Operations {
 }
 
 /// Those that are not yet written.
-static ALL: Mutex<Vec<Arc<Operations>>> = Mutex::new(Vec::new());
+static ALL: Unwritten<Operations> = Unwritten::new();
 
 impl Operations {
     fn new(opened: &Opened<'_>) -> Arc<Self> {
         let room = params().get::<usize>(None, "trace_records");
-        let operations = Arc::new(Self {
+        ALL.add(Self {
             provider: opened.provider.to_owned(),
             pending: Pending::new(opened.threads()),
             ring: Mutex::new(Ring::new(room.unwrap_or(RECORDS).max(1))),
             scale: Scale::start(),
-        });
-        ALL.lock().push(Arc::clone(&operations));
-        operations
+        })
     }
 
     /// A completion was read.

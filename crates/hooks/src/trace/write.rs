@@ -4,12 +4,11 @@
 //! once, so that no two slices of a track overlap. What has no end to be seen is an instant event of
 //! the endpoint's track. Packets are in the order of their times.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn, params};
 use ripstop_os::clock;
@@ -17,38 +16,29 @@ use ripstop_os::clock;
 use super::proto::{Message, event, packet, track};
 use super::ring::{End, Record};
 use super::{ALL, Operations};
+use crate::unwritten;
 
-/// The process that traces. A forked child writes nothing of its parent's.
-static PROCESS: OnceLock<u32> = OnceLock::new();
-
-/// Fabrics that are open.
-static FABRICS: AtomicUsize = AtomicUsize::new(0);
+/// How many fabrics are open. Whoever closes the last one holds it while all is written, and no other is
+/// opened meanwhile.
+static FABRICS: Mutex<usize> = Mutex::new(0);
 
 /// A fabric is opened.
 pub(super) fn begin() {
-    PROCESS.get_or_init(std::process::id);
-    FABRICS.fetch_add(1, Ordering::Relaxed);
+    *FABRICS.lock() += 1;
 }
 
 /// A fabric is closed. With the last one all is written, so that the times of a file rise.
 pub(super) fn closed() {
-    let mut all = ALL.lock();
-    if FABRICS.fetch_sub(1, Ordering::Relaxed) == 1 {
-        let all = std::mem::take(&mut *all);
-        write(&all);
+    let mut fabrics = FABRICS.lock();
+    *fabrics = fabrics.saturating_sub(1);
+    if *fabrics == 0 {
+        write(&ALL.take(|_| true));
     }
 }
 
 /// The process ends with fabrics open: the same.
 pub(crate) fn at_end() {
-    if PROCESS.get() != Some(&std::process::id()) {
-        return;
-    }
-    // A thread that was ended while it wrote may hold the lock.
-    if let Some(mut all) = ALL.try_lock() {
-        let all = std::mem::take(&mut *all);
-        write(&all);
-    }
+    write(&ALL.take_at_end());
 }
 
 /// The file: that of `FI_TRACE_FILE`, with the process's number for `%p`.
@@ -71,8 +61,7 @@ fn write(all: &[Arc<Operations>]) {
         return;
     }
     let path = path();
-    let opened = OpenOptions::new().create(true).append(true).open(&path);
-    let result = opened.and_then(|file| {
+    let is_written = unwritten::append("trace", &path, |file| {
         let mut file = BufWriter::new(file);
         let mut events = Events::default();
         for kept in &kept {
@@ -82,19 +71,18 @@ fn write(all: &[Arc<Operations>]) {
         file.flush()
     });
     let dropped: u64 = kept.iter().map(|kept| kept.dropped).sum();
-    match result {
-        Ok(()) if dropped > 0 => fi_warn!(
+    if !is_written {
+        return;
+    }
+    if dropped > 0 {
+        fi_warn!(
             "core",
             Subsys::Core,
             "the hook trace has written {path} without the {dropped} oldest operations: raise \
              FI_TRACE_RECORDS to keep them"
-        ),
-        Ok(()) => fi_info!("core", Subsys::Core, "the hook trace has written {path}"),
-        Err(error) => fi_warn!(
-            "core",
-            Subsys::Core,
-            "the hook trace cannot write to {path} (FI_TRACE_FILE): {error}"
-        ),
+        );
+    } else {
+        fi_info!("core", Subsys::Core, "the hook trace has written {path}");
     }
 }
 
