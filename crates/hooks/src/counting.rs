@@ -1,6 +1,6 @@
 //! Counters that several threads may raise, and that cost less where only one does at a time.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ripstop_abi as abi;
 
@@ -20,6 +20,19 @@ impl Threads {
             abi::FI_THREAD_DOMAIN => Self::One,
             _ => Self::Several,
         }
+    }
+}
+
+/// Raises a counter by one, and returns what it was.
+#[inline(always)]
+pub(crate) fn take_number(counter: &AtomicUsize, threads: Threads) -> usize {
+    match threads {
+        Threads::One => {
+            let old = counter.load(Ordering::Relaxed);
+            counter.store(old.wrapping_add(1), Ordering::Relaxed);
+            old
+        }
+        Threads::Several => counter.fetch_add(1, Ordering::Relaxed),
     }
 }
 

@@ -11,7 +11,6 @@ mod write;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use ripstop_abi as abi;
 use ripstop_core::params;
 use ripstop_os::clock::{self, Scale};
@@ -38,7 +37,7 @@ pub(crate) struct Trace;
 struct Operations {
     provider: String,
     pending: Pending,
-    ring: Mutex<Ring>,
+    ring: Ring,
     scale: Scale,
 }
 
@@ -51,20 +50,31 @@ impl Operations {
         ALL.add(Self {
             provider: opened.provider.to_owned(),
             pending: Pending::new(opened.threads()),
-            ring: Mutex::new(Ring::new(room.unwrap_or(RECORDS).max(1))),
+            ring: Ring::new(room.unwrap_or(RECORDS).max(1), opened.threads()),
             scale: Scale::start(),
         })
     }
 
     /// A completion was read.
+    #[inline(always)]
     fn completed(&self, posted: &Posted, end: End) {
-        let record = Record::of(posted, end);
-        self.ring.lock().push(record);
+        self.ring.push(&Record::of(posted, end));
+    }
+
+    /// A completion in error was read, with this result.
+    #[cold]
+    fn failed(&self, entry: *const abi::fi_cq_err_entry, result: isize) {
+        let entry = completions::in_error(entry, result);
+        let posted = entry.and_then(|entry| self.pending.complete(entry.context, entry.flags));
+        if let Some(posted) = posted {
+            self.completed(&posted, End::Failed(clock::counter()));
+        }
     }
 }
 
 impl Record {
     /// An operation that was found again.
+    #[inline(always)]
     fn of(posted: &Posted, end: End) -> Self {
         let [endpoint, peer, bytes, tag] = posted.data;
         Self {
@@ -112,7 +122,7 @@ impl Hook for Trace {
 
 impl Object {
     /// An operation as it is posted now.
-    #[inline]
+    #[inline(always)]
     fn posted(&self, call: &Call, transfer: &Transfer) -> Posted {
         Posted {
             call: call.info,
@@ -167,14 +177,7 @@ impl Watch for Object {
                     }
                 });
             }
-            Detail::ErrorEntry(entry) => {
-                let entry = completions::in_error(*entry, result);
-                let posted =
-                    entry.and_then(|entry| operations.pending.complete(entry.context, entry.flags));
-                if let Some(posted) = posted {
-                    operations.completed(&posted, End::Failed(clock::counter()));
-                }
-            }
+            Detail::ErrorEntry(entry) => operations.failed(*entry, result),
             _ => {}
         }
     }

@@ -70,7 +70,7 @@ fn write(all: &[Arc<Operations>]) {
         events.write(&mut file)?;
         file.flush()
     });
-    let dropped: u64 = kept.iter().map(|kept| kept.dropped).sum();
+    let dropped: usize = kept.iter().map(|kept| kept.dropped).sum();
     if !is_written {
         return;
     }
@@ -90,7 +90,7 @@ fn write(all: &[Arc<Operations>]) {
 struct Kept {
     provider: String,
     records: Vec<Record>,
-    dropped: u64,
+    dropped: usize,
     unfollowed: u64,
     /// The counter and the time when it was opened, and nanoseconds a step.
     origin: (u64, u64),
@@ -100,8 +100,7 @@ struct Kept {
 
 impl Kept {
     fn of(operations: &Operations) -> Self {
-        let mut ring = operations.ring.lock();
-        let mut records = ring.take();
+        let mut records: Vec<Record> = operations.ring.records().collect();
         let remaining = operations.pending.remaining();
         records.extend(remaining.map(|posted| Record::of(&posted, End::Pending)));
         records.sort_by_key(|record| record.start);
@@ -109,7 +108,7 @@ impl Kept {
         Self {
             provider: operations.provider.clone(),
             records,
-            dropped: ring.dropped,
+            dropped: operations.ring.dropped(),
             unfollowed: operations.pending.unfollowed(),
             origin: (start, at.as_nanos() as u64),
             step: operations.scale.nanoseconds_a_step(),
@@ -159,7 +158,7 @@ impl Kept {
         describe(file, &whole)?;
         for (endpoint, lanes) in of {
             let mut name = format!("{} endpoint {endpoint}", self.provider);
-            if self.dropped + self.unfollowed > 0 {
+            if self.dropped > 0 || self.unfollowed > 0 {
                 let (dropped, unfollowed) = (self.dropped, self.unfollowed);
                 name += &format!(" (of its domain {dropped} dropped, {unfollowed} not followed)");
             }
