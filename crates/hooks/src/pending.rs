@@ -14,11 +14,11 @@ use ripstop_abi as abi;
 use crate::call::{CallInfo, Transfer};
 use crate::counting::{Threads, bump};
 
-/// The slots of a table, a power of two.
-const SLOTS: usize = 1 << 14;
+/// The windows of a table, a power of two.
+const WINDOWS: usize = 1 << 11;
 
-/// The slots that one context can be in.
-const WINDOW: usize = 8;
+/// The slots of a window, all that one context can be in.
+const SLOTS: usize = 8;
 
 /// A slot that is being filled. No context is at this address.
 const FILLING: usize = 1;
@@ -46,16 +46,27 @@ pub(crate) struct Posted {
     pub(crate) data: [u64; 4],
 }
 
-/// The contexts of one window, 0 for a free slot. A cache line.
+/// The slots that the contexts of one hash value can be in.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Contexts([AtomicUsize; WINDOW]);
+struct Window {
+    /// 0 for a free slot. A cache line.
+    contexts: [AtomicUsize; SLOTS],
+    slots: [Slot; SLOTS],
+}
+
+impl Window {
+    /// Each slot with its context.
+    #[inline(always)]
+    fn each(&self) -> impl Iterator<Item = (&AtomicUsize, &Slot)> {
+        self.contexts.iter().zip(&self.slots)
+    }
+}
 
 /// The operations that are under way in one domain.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    contexts: Box<[Contexts]>,
-    slots: Box<[Slot]>,
+    windows: Box<[Window]>,
     /// How many there are, so that a completion of an operation that is not followed costs little.
     count: AtomicU64,
     threads: Threads,
@@ -66,23 +77,18 @@ pub(crate) struct Pending {
 impl Pending {
     pub(crate) fn new(threads: Threads) -> Self {
         Self {
-            contexts: (0..SLOTS / WINDOW).map(|_| Contexts::default()).collect(),
+            windows: (0..WINDOWS).map(|_| Window::default()).collect(),
             count: AtomicU64::new(0),
-            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
             threads,
             unfollowed: AtomicU64::new(0),
         }
     }
 
-    /// The slots that this context can be in, with their contexts.
-    #[inline]
-    fn window(&self, context: usize) -> impl Iterator<Item = (&AtomicUsize, &Slot)> {
+    /// The slots that this context can be in.
+    #[inline(always)]
+    fn window(&self, context: usize) -> Option<&Window> {
         let mixed = (context >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let window = (mixed >> 32) & (SLOTS / WINDOW - 1);
-        let contexts = self.contexts.get(window).map(|contexts| &contexts.0[..]);
-        let first = window * WINDOW;
-        let slots = self.slots.get(first..first + WINDOW).unwrap_or_default();
-        contexts.unwrap_or_default().iter().zip(slots)
+        self.windows.get((mixed >> 32) & (WINDOWS - 1))
     }
 
     /// Whether operations with this context can be found again.
@@ -92,14 +98,14 @@ impl Pending {
     }
 
     /// Notes an operation; false if it is not followed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&self, context: *mut c_void, posted: &Posted) -> bool {
         let context = context.addr();
         if context <= FILLING {
             bump(&self.unfollowed, 1, self.threads);
             return false;
         }
-        for (place, slot) in self.window(context) {
+        for (place, slot) in self.window(context).into_iter().flat_map(Window::each) {
             if place.load(Ordering::Relaxed) != 0 {
                 continue;
             }
@@ -131,7 +137,7 @@ impl Pending {
 
     /// Finds the operation of a completion with these flags. It is taken out, but for a
     /// multi-receive buffer that goes on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn complete(&self, context: *mut c_void, flags: u64) -> Option<Posted> {
         self.find(context.addr(), |posted| {
             let fits = posted.call.kind.is_none_or(|kind| kind.fits(flags));
@@ -141,6 +147,7 @@ impl Pending {
     }
 
     /// Takes out an operation that this call was refused.
+    #[cold]
     pub(crate) fn refuse(&self, context: *mut c_void, call: &'static CallInfo) {
         self.find(context.addr(), |posted| {
             ptr::eq(posted.call, call).then_some(true)
@@ -148,12 +155,12 @@ impl Pending {
     }
 
     /// The first operation of this context that `is_it` says whether to take out.
-    #[inline]
+    #[inline(always)]
     fn find(&self, context: usize, is_it: impl Fn(&Posted) -> Option<bool>) -> Option<Posted> {
         if context <= FILLING || self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        for (place, slot) in self.window(context) {
+        for (place, slot) in self.window(context)?.each() {
             if place.load(Ordering::Acquire) != context {
                 continue;
             }
@@ -186,15 +193,14 @@ impl Pending {
 
     /// The operations that have not completed.
     pub(crate) fn remaining(&self) -> impl Iterator<Item = Posted> {
-        let contexts = self.contexts.iter().flat_map(|contexts| &contexts.0);
-        let all = contexts.zip(&self.slots);
+        let all = self.windows.iter().flat_map(Window::each);
         let taken = all.filter(|(context, _)| context.load(Ordering::Acquire) > FILLING);
         taken.filter_map(|(_, slot)| slot.read())
     }
 }
 
 impl Slot {
-    #[inline]
+    #[inline(always)]
     fn read(&self) -> Option<Posted> {
         Some(Posted {
             call: crate::calls::call_at(self.call.load(Ordering::Relaxed))?,
@@ -254,7 +260,7 @@ mod tests {
     fn what_has_no_room_or_no_context_is_counted() {
         let pending = Pending::new(Threads::One);
         let context = ptr::without_provenance_mut(0x2000);
-        for _ in 0..WINDOW {
+        for _ in 0..SLOTS {
             assert!(pending.insert(context, &posted(&SEND, false, 1)));
         }
         assert!(!pending.insert(context, &posted(&SEND, false, 1)));

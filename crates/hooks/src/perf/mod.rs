@@ -110,6 +110,17 @@ impl Stats {
         self.pending.refuse(transfer.context, call.info);
     }
 
+    /// A completion in error was read, with this result.
+    #[cold]
+    fn failed(&self, entry: *const abi::fi_cq_err_entry, result: isize) {
+        let entry = completions::in_error(entry, result);
+        let posted = entry.and_then(|entry| self.pending.complete(entry.context, entry.flags));
+        let row = posted.and_then(|posted| self.rows.at(posted.data[0] as usize));
+        if let Some(row) = row {
+            bump(&row.in_error, 1, self.threads);
+        }
+    }
+
     /// Any other call has returned.
     #[inline]
     fn count(&self, call: &Call, result: isize) {
@@ -180,15 +191,7 @@ impl Watch for Object {
                     }
                 });
             }
-            Detail::ErrorEntry(entry) => {
-                let entry = completions::in_error(*entry, result);
-                let posted =
-                    entry.and_then(|entry| stats.pending.complete(entry.context, entry.flags));
-                let row = posted.and_then(|posted| stats.rows.at(posted.data[0] as usize));
-                if let Some(row) = row {
-                    bump(&row.in_error, 1, stats.threads);
-                }
-            }
+            Detail::ErrorEntry(entry) => stats.failed(*entry, result),
             _ => {}
         }
         stats.count(call, result);
