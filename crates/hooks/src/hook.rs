@@ -16,6 +16,11 @@ pub trait Hook: Sync {
     /// the object it was opened from, `None` for a fabric.
     fn open(&self, opened: &Opened<'_>, parent: Option<&Arc<dyn Watch>>) -> Arc<dyn Watch>;
 
+    /// The calls that it is told of before, at least.
+    fn begins(&self) -> Begins {
+        Begins::All
+    }
+
     /// An object has this address that is not watched, since another provider owns it.
     fn passed_by(&self, _addr: usize) {}
 
@@ -24,6 +29,17 @@ pub trait Hook: Sync {
     fn tells_of_closed(&self) -> bool {
         false
     }
+}
+
+/// Calls that a hook is told of before they are made. It is told of all when they have returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Begins {
+    /// None of them.
+    None,
+    /// Those that move data.
+    OfTransfers,
+    /// All of them.
+    All,
 }
 
 /// The hooks above a fabric and what is opened from it, the lowest first.

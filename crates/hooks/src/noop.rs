@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::hook::{Hook, Opened, Watch};
+use crate::hook::{Begins, Hook, Opened, Watch};
 
 /// See the module.
 #[derive(Debug)]
@@ -17,5 +17,9 @@ impl Watch for Nothing {}
 impl Hook for Noop {
     fn open(&self, _: &Opened<'_>, _: Option<&Arc<dyn Watch>>) -> Arc<dyn Watch> {
         Arc::new(Nothing)
+    }
+
+    fn begins(&self) -> Begins {
+        Begins::None
     }
 }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use ripstop_abi as abi;
 
 use crate::call::{Call, CallInfo, Detail};
-use crate::hook::{Hooks, Opened, Watch, With};
+use crate::hook::{Begins, Hooks, Opened, Watch, With};
 
 /// A table of operations.
 pub(crate) trait Interposed: Copy + Default {
@@ -187,6 +187,8 @@ pub(crate) struct Over {
     watches: Box<[Arc<dyn Watch>]>,
     /// The hooks, for what is opened from the object.
     hooks: Hooks,
+    /// The calls that they are told of before.
+    begins: Begins,
     /// The provider below.
     provider: Arc<str>,
     /// How often the provider has handed it out: some count how often a fabric is open.
@@ -228,9 +230,16 @@ impl Over {
         answer
     }
 
-    /// Tells all hooks that a call begins.
+    /// Tells all hooks that a call begins, if one of them wants to know.
     #[inline(always)]
     pub(crate) fn before(&self, call: &Call) {
+        let needed = match call.detail {
+            Detail::Transfer(_) => Begins::OfTransfers,
+            _ => Begins::All,
+        };
+        if self.begins < needed {
+            return;
+        }
         for watch in self.watches.iter().rev() {
             watch.before(call);
         }
@@ -416,6 +425,11 @@ unsafe fn lay<H: Head>(
     let over = Box::into_raw(Box::new(Over {
         watches: watches.collect(),
         hooks: Arc::clone(hooks),
+        begins: hooks
+            .iter()
+            .map(|hook| hook.begins())
+            .max()
+            .unwrap_or(Begins::None),
         provider: Arc::clone(provider),
         opened: AtomicUsize::new(1),
         tables,

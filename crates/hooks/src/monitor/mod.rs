@@ -13,7 +13,7 @@ use ripstop_abi as abi;
 use crate::call::{Call, Detail, Entries, Kind};
 use crate::completions::{self, Completion};
 use crate::counting::Threads;
-use crate::hook::{Hook, Opened, Watch, With, like};
+use crate::hook::{Begins, Hook, Opened, Watch, With, like};
 use crate::layout;
 use counts::Counts;
 use file::Shared;
@@ -62,6 +62,10 @@ impl Hook for Monitor {
             counts,
             format,
         })
+    }
+
+    fn begins(&self) -> Begins {
+        Begins::None
     }
 }
 

@@ -17,7 +17,7 @@ use ripstop_os::clock::{self, Scale};
 use crate::call::{Call, Detail, Transfer};
 use crate::completions;
 use crate::counting::{Threads, bump};
-use crate::hook::{Hook, Opened, Watch, like};
+use crate::hook::{Begins, Hook, Opened, Watch, like};
 use crate::pending::{Pending, Posted};
 use crate::queues::Queues;
 use crate::unwritten::Unwritten;
@@ -160,6 +160,10 @@ impl Hook for Perf {
             is_root: opened.class == abi::FI_CLASS_FABRIC,
             queues,
         })
+    }
+
+    fn begins(&self) -> Begins {
+        Begins::OfTransfers
     }
 }
 

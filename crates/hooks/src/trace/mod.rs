@@ -17,7 +17,7 @@ use ripstop_os::clock::{self, Scale};
 
 use crate::call::{Call, Detail, Transfer};
 use crate::completions;
-use crate::hook::{Hook, Opened, Watch, like};
+use crate::hook::{Begins, Hook, Opened, Watch, like};
 use crate::pending::{Pending, Posted};
 use crate::queues::Queues;
 use crate::unwritten::Unwritten;
@@ -117,6 +117,10 @@ impl Hook for Trace {
             queues: Queues::of(opened, parent.map(|parent| &parent.queues)),
             is_refused: AtomicBool::new(false),
         })
+    }
+
+    fn begins(&self) -> Begins {
+        Begins::OfTransfers
     }
 }
 
