@@ -39,8 +39,12 @@ fn has_parts(line: &str, parts: &[&str]) -> bool {
     })
 }
 
-/// Runs a test, which must be told of these things, in this order, and of nothing else.
-fn expect(test: &str, expected: &[&[&str]]) {
+/// A test: its program, in a process of its own, must be told of these things, in this order, and of nothing
+/// else.
+fn check(test: &str, program: fn(), expected: &[&[&str]]) {
+    if is_program() {
+        return program();
+    }
     let said = said(test);
     let fits = said.len() == expected.len()
         && said
@@ -70,24 +74,74 @@ fn context() -> *mut c_void {
     ptr::from_mut(Box::leak(Box::<fi_context2>::default())).cast()
 }
 
-/// Posts a receive at the second endpoint.
-fn receive(pair: &Pair, buf: *mut u8, len: usize, desc: *mut c_void, tag: u64, at: *mut c_void) {
-    post(pair.cq, || {
-        op!(
-            pair.eps[1],
-            tagged.recv(buf.cast(), len, desc, FI_ADDR_UNSPEC, tag, 0, at)
-        )
-    });
+/// A message of this memory, with tag 1, no descriptor and a context of its own.
+fn message(buf: *mut u8, len: usize) -> Message {
+    Message {
+        buf,
+        len,
+        desc: ptr::null_mut(),
+        tag: 1,
+        at: context(),
+    }
 }
 
-/// Sends from the first endpoint to the second one.
-fn send(pair: &Pair, buf: *mut u8, len: usize, desc: *mut c_void, tag: u64, at: *mut c_void) {
-    post(pair.cq, || {
+struct Message {
+    buf: *mut u8,
+    len: usize,
+    desc: *mut c_void,
+    tag: u64,
+    at: *mut c_void,
+}
+
+impl Message {
+    /// With the descriptor of this region.
+    fn of(mut self, mr: *mut fid_mr) -> Self {
+        self.desc = unsafe { (*mr).mem_desc };
+        self
+    }
+
+    fn tag(mut self, tag: u64) -> Self {
+        self.tag = tag;
+        self
+    }
+
+    fn context(mut self, at: *mut c_void) -> Self {
+        self.at = at;
+        self
+    }
+
+    /// Posts a receive of it at this endpoint; what the call returns.
+    fn receive_at(&self, ep: *mut fid_ep) -> isize {
+        let Self {
+            len, desc, tag, at, ..
+        } = *self;
+        op!(
+            ep,
+            tagged.recv(self.buf.cast(), len, desc, FI_ADDR_UNSPEC, tag, 0, at)
+        )
+    }
+
+    /// Sends it from the first endpoint to the second one; what the call returns.
+    fn send_once(&self, pair: &Pair) -> isize {
+        let Self {
+            len, desc, tag, at, ..
+        } = *self;
+        let buf = self.buf.cast_const().cast();
         op!(
             pair.eps[0],
-            tagged.send(buf.cast_const().cast(), len, desc, pair.addrs[1], tag, at)
+            tagged.send(buf, len, desc, pair.addrs[1], tag, at)
         )
-    });
+    }
+
+    /// Posts a receive of it at the second endpoint.
+    fn receive(&self, pair: &Pair) {
+        post(pair.cq, || self.receive_at(pair.eps[1]));
+    }
+
+    /// Sends it from the first endpoint to the second one.
+    fn send(&self, pair: &Pair) {
+        post(pair.cq, || self.send_once(pair));
+    }
 }
 
 /// Reads so many completions.
@@ -122,173 +176,172 @@ fn register(pair: &Pair, buf: *mut u8, len: usize) -> *mut fid_mr {
 
 #[test]
 fn memory_and_contexts_under_way() {
-    let test = "memory_and_contexts_under_way";
-    if !is_program() {
-        return expect(
-            test,
+    check(
+        "memory_and_contexts_under_way",
+        share_memory_and_contexts,
+        &[
+            &["fi_tsend of endpoint", "was changed between the call"],
             &[
-                &["fi_tsend of endpoint", "was changed between the call"],
-                &[
-                    "fi_trecv of endpoint",
-                    "its memory is also that of fi_trecv of endpoint",
-                ],
-                &[
-                    "fi_tsend of endpoint",
-                    "its memory is also that of fi_trecv of endpoint",
-                ],
-                &[
-                    "fi_trecv of endpoint",
-                    "its context",
-                    "is that of fi_trecv of endpoint",
-                ],
+                "fi_trecv of endpoint",
+                "its memory is also that of fi_trecv of endpoint",
             ],
-        );
-    }
-    let none = ptr::null_mut();
+            &[
+                "fi_tsend of endpoint",
+                "its memory is also that of fi_trecv of endpoint",
+            ],
+            &[
+                "fi_trecv of endpoint",
+                "its context",
+                "is that of fi_trecv of endpoint",
+            ],
+        ],
+    );
+}
+
+fn share_memory_and_contexts() {
     let changed = pair(|_| {});
     let (from, to) = (memory(1000), memory(1000));
-    receive(&changed, to, 1000, none, 1, context());
-    send(&changed, from, 1000, none, 1, context());
+    message(to, 1000).receive(&changed);
+    message(from, 1000).send(&changed);
     unsafe { from.write(1) };
     complete(&changed, 2);
     drop(changed);
 
     let overlapping = pair(|_| {});
-    receive(&overlapping, to, 100, none, 1, context());
-    receive(&overlapping, to.wrapping_add(99), 100, none, 2, context());
+    message(to, 100).receive(&overlapping);
+    message(to.wrapping_add(99), 100)
+        .tag(2)
+        .receive(&overlapping);
     drop(overlapping);
 
     let used = pair(|_| {});
-    receive(&used, to, 100, none, 1, context());
-    send(&used, to.wrapping_add(50), 8, none, 2, context());
+    message(to, 100).receive(&used);
+    message(to.wrapping_add(50), 8).tag(2).send(&used);
     drop(used);
 
     let lent = pair(|info| info.get().mode |= FI_CONTEXT);
     let at = context();
-    receive(&lent, to, 100, none, 1, at);
-    receive(&lent, to.wrapping_add(500), 100, none, 2, at);
+    message(to, 100).context(at).receive(&lent);
+    message(to.wrapping_add(500), 100)
+        .tag(2)
+        .context(at)
+        .receive(&lent);
 }
 
 #[test]
 fn descriptors_and_regions() {
-    let test = "descriptors_and_regions";
-    if !is_program() {
-        return expect(
-            test,
+    check(
+        "descriptors_and_regions",
+        use_wrong_descriptors,
+        &[
+            &["fi_trecv of endpoint", "no descriptor for 100 bytes"],
             &[
-                &["fi_trecv of endpoint", "no descriptor for 100 bytes"],
-                &[
-                    "fi_tsend of endpoint",
-                    "which does not have all of 200 bytes",
-                ],
-                &[
-                    "fi_close of memory region",
-                    "fi_trecv of endpoint",
-                    "has its descriptor",
-                ],
-                &[
-                    "fi_trecv of endpoint",
-                    "the descriptor is of another domain",
-                ],
+                "fi_tsend of endpoint",
+                "which does not have all of 200 bytes",
             ],
-        );
-    }
-    let none = ptr::null_mut();
+            &[
+                "fi_close of memory region",
+                "fi_trecv of endpoint",
+                "has its descriptor",
+            ],
+            &[
+                "fi_trecv of endpoint",
+                "the descriptor is of another domain",
+            ],
+        ],
+    );
+}
+
+fn use_wrong_descriptors() {
     let (left, right) = (memory(1000), memory(1000));
     let local = |info: &Info| info.domain().mr_mode |= FI_MR_LOCAL;
     let without = pair(local);
-    receive(&without, left, 100, none, 1, context());
+    message(left, 100).receive(&without);
     drop(without);
 
     let elsewhere = pair(local);
     let mr = register(&elsewhere, left, 100);
-    let desc = unsafe { (*mr).mem_desc };
-    send(&elsewhere, left, 200, desc, 1, context());
+    message(left, 200).of(mr).send(&elsewhere);
     let other = register(&elsewhere, right, 1000);
-    let desc = unsafe { (*other).mem_desc };
-    receive(&elsewhere, right, 1000, desc, 1, context());
+    message(right, 1000).of(other).receive(&elsewhere);
     // The receive may have completed, but nobody has read that.
     close_all!(other);
 
     complete(&elsewhere, 2);
 
     let second = pair(local);
-    let desc = unsafe { (*mr).mem_desc };
-    receive(&second, right, 100, desc, 1, context());
+    message(right, 100).of(mr).receive(&second);
     close_all!(mr);
 }
 
 #[test]
 fn limits_and_states() {
-    let test = "limits_and_states";
-    if !is_program() {
-        return expect(
-            test,
+    check(
+        "limits_and_states",
+        exceed_limits,
+        &[
             &[
-                &[
-                    "fi_tinject of endpoint",
-                    "bytes are injected, and tx_attr->inject_size is",
-                ],
-                &["fi_tsendv of endpoint", "100 buffers, and iov_limit is"],
-                &["fi_trecv of endpoint", "the endpoint is not enabled"],
-                &[
-                    "fi_tsend of endpoint",
-                    "operations that write an entry are under way or unread",
-                ],
-                &[
-                    "fi_tsend of endpoint",
-                    "Overrun, told of before",
-                    "times more",
-                ],
-                &[
-                    "fi_cq_read of completion queue",
-                    "fi_cq_readerr was not called",
-                ],
+                "fi_tinject of endpoint",
+                "bytes are injected, and tx_attr->inject_size is",
             ],
-        );
-    }
-    let none: *mut c_void = ptr::null_mut();
+            &["fi_tsendv of endpoint", "100 buffers, and iov_limit is"],
+            &["fi_trecv of endpoint", "the endpoint is not enabled"],
+            &[
+                "fi_tsend of endpoint",
+                "operations that write an entry are under way or unread",
+            ],
+            &[
+                "fi_tsend of endpoint",
+                "Overrun, told of before",
+                "times more",
+            ],
+            &[
+                "fi_cq_read of completion queue",
+                "fi_cq_readerr was not called",
+            ],
+        ],
+    );
+}
+
+fn exceed_limits() {
     let buf = memory(1 << 20);
     let limited = pair(|_| {});
-    let bytes: *const c_void = buf.cast_const().cast();
     let code = op!(
         limited.eps[0],
-        tagged.inject(bytes, 1 << 20, limited.addrs[1], 1)
+        tagged.inject(buf.cast_const().cast(), 1 << 20, limited.addrs[1], 1)
     );
     assert!(code < 0);
     let iov = [iovec {
         iov_base: buf.cast(),
         iov_len: 1,
     }; 100];
-    let at = context();
     let code = op!(
         limited.eps[0],
-        tagged.sendv(iov.as_ptr(), none.cast(), 100, limited.addrs[1], 1, at)
+        tagged.sendv(
+            iov.as_ptr(),
+            ptr::null_mut(),
+            100,
+            limited.addrs[1],
+            1,
+            context()
+        )
     );
     assert!(code < 0);
     let idle = bound(limited.domain, &limited.info, limited.av, limited.cq);
-    let code = op!(
-        idle,
-        tagged.recv(buf.cast(), 1, none, FI_ADDR_UNSPEC, 1, 0, context())
-    );
-    assert!(code <= 0);
+    assert!(message(buf, 1).receive_at(idle) <= 0);
     close_all!(idle);
     drop(limited);
 
     let full = pair(|info| info.domain().resource_mgmt = FI_RM_DISABLED);
     // The queue has room for 64.
     for _ in 0..66 {
-        let code = op!(
-            full.eps[0],
-            tagged.send(bytes, 8, none, full.addrs[1], 1, context())
-        );
-        assert_eq!(code, 0);
+        assert_eq!(message(buf, 8).send_once(&full), 0);
     }
     drop(full);
 
     let unread = pair(|_| {});
     let at = context();
-    receive(&unread, buf, 8, none, 1, at);
+    message(buf, 8).context(at).receive(&unread);
     assert_eq!(fid_cancel(unread.eps[1], at), 0);
     let mut entry = fi_cq_tagged_entry::default();
     let end = Instant::now() + Duration::from_millis(1500);
@@ -305,29 +358,30 @@ fn fid_cancel(ep: *mut fid_ep, context: *mut c_void) -> isize {
 
 #[test]
 fn objects_that_others_use() {
-    let test = "objects_that_others_use";
-    if !is_program() {
-        return expect(
-            test,
+    check(
+        "objects_that_others_use",
+        close_what_others_use,
+        &[
             &[
-                &[
-                    "fi_close of domain",
-                    "is refused while these use it: ",
-                    "endpoint",
-                ],
-                &[
-                    "fi_close of completion queue",
-                    "is refused while these use it: endpoint",
-                ],
-                &["fi_bind of endpoint", "was closed before: completion queue"],
-                &[
-                    "the process ends and fi_close was not called for fabric",
-                    "domain",
-                    "endpoint",
-                ],
+                "fi_close of domain",
+                "is refused while these use it: ",
+                "endpoint",
             ],
-        );
-    }
+            &[
+                "fi_close of completion queue",
+                "is refused while these use it: endpoint",
+            ],
+            &["fi_bind of endpoint", "was closed before: completion queue"],
+            &[
+                "the process ends and fi_close was not called for fabric",
+                "domain",
+                "endpoint",
+            ],
+        ],
+    );
+}
+
+fn close_what_others_use() {
     let pair = pair(|_| {});
     assert_eq!(close(pair.domain), -FI_EBUSY);
     assert_eq!(close(pair.cq), -FI_EBUSY);
@@ -340,11 +394,10 @@ fn objects_that_others_use() {
 
 #[test]
 fn a_program_without_mistakes() {
-    let test = "a_program_without_mistakes";
-    if !is_program() {
-        return expect(test, &[]);
-    }
-    let none = ptr::null_mut();
+    check("a_program_without_mistakes", make_no_mistakes, &[]);
+}
+
+fn make_no_mistakes() {
     for format in [FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_CONTEXT] {
         let info = loopback(FI_EP_RDM, |hints| {
             hints.get().mode = FI_CONTEXT | FI_CONTEXT2
@@ -352,20 +405,19 @@ fn a_program_without_mistakes() {
         let pair = Pair::of(info, format, FI_WAIT_NONE);
         let (from, to, unwanted) = (memory(1 << 20), memory(1 << 20), memory(2));
         let mr = register(&pair, to, 1 << 20);
-        let desc = unsafe { (*mr).mem_desc };
         for len in [0, 1, 100, 1 << 20] {
             // What nobody wants may go to one place.
-            receive(&pair, unwanted, 1, none, 2, context());
-            receive(&pair, unwanted, 2, none, 2, context());
-            receive(&pair, to, len, desc, 1, context());
-            send(&pair, from, len, none, 1, context());
+            message(unwanted, 1).tag(2).receive(&pair);
+            message(unwanted, 2).tag(2).receive(&pair);
+            message(to, len).of(mr).receive(&pair);
+            message(from, len).send(&pair);
             complete(&pair, 2);
             unsafe { to.write(1) };
             unsafe { from.write(2) };
             // A context for two operations, where the provider does not write it.
             let at = context();
-            receive(&pair, to, 10, none, 1, at);
-            send(&pair, from, 10, none, 1, at);
+            message(to, 10).context(at).receive(&pair);
+            message(from, 10).context(at).send(&pair);
             complete(&pair, 2);
         }
         close_all!(mr);
