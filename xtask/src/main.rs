@@ -4,6 +4,7 @@
 mod check;
 mod dist;
 mod fabtests;
+mod lab;
 mod sanitizer;
 mod test;
 mod workspace;
@@ -32,13 +33,14 @@ enum Command {
     Test(test::Options),
     /// Run the C project's fabtests, built elsewhere, and hold them against interop/fabtests.toml.
     Fabtests(fabtests::Options),
+    /// Run scripts in guests with RDMA devices, under software emulation; needs QEMU.
+    Lab(lab::Options),
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     match Workspace::load().and_then(|ws| run(args.command, &ws)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -46,12 +48,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one command; `false` means that it ran and found something wrong.
-fn run(command: Command, ws: &Workspace) -> anyhow::Result<bool> {
-    match command {
-        Command::Check(options) => check::run(ws, &options),
-        Command::Dist(options) => dist::run(ws, &options),
-        Command::Test(options) => test::run(ws, &options),
-        Command::Fabtests(options) => fabtests::run(ws, &options),
-    }
+/// Runs one command; failure means that it ran and found something wrong.
+fn run(command: Command, ws: &Workspace) -> anyhow::Result<ExitCode> {
+    let is_well = match command {
+        Command::Check(options) => check::run(ws, &options)?,
+        Command::Dist(options) => dist::run(ws, &options)?,
+        Command::Test(options) => test::run(ws, &options)?,
+        Command::Fabtests(options) => fabtests::run(ws, &options)?,
+        Command::Lab(options) => return lab::run(ws, &options),
+    };
+    Ok(match is_well {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }

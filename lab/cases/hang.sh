@@ -1,0 +1,2 @@
+# A script that does not end: the watchdog in the guest ends it.
+sleep 100000
