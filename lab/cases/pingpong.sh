@@ -1,4 +1,4 @@
-# Reliable and unreliable messages on rxe, addressed by GID, and bandwidth of writes, without rdma_cm.
+# Messages, writes and reads on rxe, addressed by GID, without rdma_cm.
 pair() {
     "$@" &
     _server=$!
@@ -9,5 +9,5 @@ pair() {
 pair ibv_srq_pingpong -d "$RDMADEV" -g 1 -n 200 -s 4096
 pair ibv_rc_pingpong -e -d "$RDMADEV" -g 1 -n 100 -s 4096 -c
 pair ibv_ud_pingpong -e -d "$RDMADEV" -g 1 -n 100 -s 1024
-pair ib_send_lat -e -d "$RDMADEV" -x 1 -n 100 -s 64 -F
-pair ib_write_bw -e -d "$RDMADEV" -x 1 -n 100 -s 16384 -F
+pair ib_write_bw -d "$RDMADEV" -x 1 -n 100 -s 16384 -F
+pair ib_read_bw -d "$RDMADEV" -x 1 -n 100 -s 16384 -F

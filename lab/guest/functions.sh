@@ -6,20 +6,30 @@ fail() {
     exit 1
 }
 
+# The seconds since the guest was booted.
+uptime_seconds() {
+    read -r _uptime _ </proc/uptime
+    echo "${_uptime%.*}"
+}
+
 # within SECONDS COMMAND...: until the command succeeds; fails when the time is over.
 within() {
-    _left=$(($1 * 10))
+    _end=$(($(uptime_seconds) + $1))
     shift
     until "$@" 2>/dev/null >&2; do
-        [ $_left -gt 0 ] || return 1
-        _left=$((_left - 1))
+        [ "$(uptime_seconds)" -lt $_end ] || return 1
         sleep 0.1
     done
 }
 
-# listening PORT: whether a server listens on this TCP port.
+# listening PORT: whether a program listens on this TCP port.
 listening() {
     ss -Hltn "sport = :$1" | grep -q .
+}
+
+# listening_cm: whether a program listens for connections by rdma_cm.
+listening_cm() {
+    rdma resource show cm_id | grep -q LISTEN
 }
 
 # barrier NAME SECONDS: until every node has come here.
@@ -27,4 +37,19 @@ barrier() {
     : >"/lab/share/barrier.$1.$LAB_NODE"
     within "$2" test -e "/lab/share/barrier.$1.$((3 - LAB_NODE))" \
         || fail "the other node has not come to barrier $1 within $2 s"
+}
+
+# rping_server: answers 20 messages of 1000 bytes; -P: those of one client after the other.
+rping_server() {
+    rping -s -a "$ADDRESS" -S 1000 -C 20 "$@" &
+    within 20 listening_cm || fail "rping does not listen"
+}
+
+# rping_client ADDRESS: sends 20 messages of 1000 bytes and compares what comes back. rping's exit status is 0 also
+# when its server has failed, so the messages are counted.
+rping_client() {
+    timeout 60 rping -c -a "$1" -S 1000 -C 20 -V -v >/tmp/rping.log 2>&1
+    _count=$(grep -c '^ping data: rdma-ping-' /tmp/rping.log)
+    echo "rping $1: $_count of 20 messages came back"
+    [ "$_count" = 20 ] || { cat /tmp/rping.log; return 1; }
 }

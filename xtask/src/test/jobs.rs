@@ -82,7 +82,7 @@ const C_LIBRARY: &str = "interop/venv/lib/mpich/libfabric.so.1";
 const NO_LIBRARY: &str = "target/dist has no library: run `cargo xtask dist`";
 
 /// The table.
-pub(super) static JOBS: [Job; 14] = [
+pub(super) static JOBS: [Job; 16] = [
     Job {
         name: "fmt",
         about: "the code is formatted",
@@ -179,6 +179,14 @@ pub(super) static JOBS: [Job; 14] = [
         plan: conformance,
     },
     Job {
+        name: "lab",
+        about: "guests with RDMA devices boot, and programs work in them",
+        skipped: "without QEMU or Debian's packages; our programs in guests without target/dist",
+        minutes: 20,
+        beside: Beside::Tests,
+        plan: |ws| one(cargo(ws, "xtask lab test"), Voice::Script),
+    },
+    Job {
         name: "asan",
         about: "the address sanitizer finds nothing in the crates with unsafe code, and in the suite",
         skipped: "where the toolchain has no AddressSanitizer",
@@ -210,7 +218,18 @@ pub(super) static JOBS: [Job; 14] = [
         beside: Beside::Nothing,
         plan: |ws| script(ws, "bench/budget"),
     },
+    Job {
+        name: "lab-full",
+        about: "what takes too long for `lab`: siw, faults, every case on every kernel",
+        skipped: "as `lab`",
+        minutes: 60,
+        beside: Beside::Nothing,
+        plan: |ws| one(cargo(ws, "xtask lab test --full"), Voice::Script),
+    },
 ];
+
+/// Jobs that run only when `--only` names them.
+pub(super) const BY_NAME: [&str; 1] = ["lab-full"];
 
 /// What `dist` and `budget` build that takes long and one processor: begun beside the jobs before them.
 pub(super) fn long_builds(ws: &Workspace) -> anyhow::Result<Vec<Command>> {

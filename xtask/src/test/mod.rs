@@ -57,7 +57,7 @@ const WHOLE: &str = "a job panicked";
 /// What to run and how to tell it.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run this job only; may be given several times.
+    /// Run this job only; may be given several times. `lab-full` runs only so.
     #[arg(long, value_name = "JOB", value_parser = job_name)]
     only: Vec<String>,
     /// List the jobs and run nothing.
@@ -102,8 +102,10 @@ fn job_name(name: &str) -> Result<String, String> {
 
 /// Runs the jobs; `true` when none failed.
 pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
-    let wanted =
-        |job: &&Job| options.only.is_empty() || options.only.iter().any(|name| name == job.name);
+    let wanted = |job: &&Job| match options.only.as_slice() {
+        [] => options.list || !jobs::BY_NAME.contains(&job.name),
+        only => only.iter().any(|name| name == job.name),
+    };
     let jobs: Vec<&'static Job> = JOBS.iter().filter(wanted).collect();
     if options.list {
         for job in jobs {
@@ -124,7 +126,7 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
     };
     fs::create_dir_all(&runner.logs)?;
     // One job alone builds what it needs itself.
-    let mut ahead = match jobs.len() == JOBS.len() {
+    let mut ahead = match options.only.is_empty() {
         true => Some(Ahead::start(
             jobs::long_builds(ws)?,
             &runner.logs,
