@@ -12,13 +12,13 @@ mod siw;
 mod suite;
 mod userland;
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::ProgressBar;
 use serde::Deserialize;
@@ -148,7 +148,7 @@ fn run_script(ws: &Workspace, run: &Run) -> anyhow::Result<u8> {
     let lab = Lab::open(ws)?;
     let kernel = lab.kernel(run.setup.kernel, run.setup.rdma)?;
     let folder = lab.run_folder("run")?;
-    let initrd = lab.initrd(&kernel, &run.setup.add, &folder)?;
+    let initrd = lab.initrd(&kernel, &run.setup.add, &folder.path)?;
     let task = Task {
         kernel: &kernel,
         initrd: &initrd,
@@ -156,7 +156,7 @@ fn run_script(ws: &Workspace, run: &Run) -> anyhow::Result<u8> {
         nodes: run.nodes,
         rdma: run.setup.rdma.name(),
         limit: Duration::from_secs(run.limit),
-        folder: &folder,
+        folder: &folder.path,
     };
     let several = run.nodes > 1;
     let mut ended = task.run(&lab.interrupt, &|node, line| {
@@ -185,10 +185,10 @@ fn open_shell(ws: &Workspace, shell: &Shell) -> anyhow::Result<u8> {
     let lab = Lab::open(ws)?;
     let kernel = lab.kernel(shell.setup.kernel, shell.setup.rdma)?;
     let folder = lab.run_folder("shell")?;
-    let initrd = lab.initrd(&kernel, &shell.setup.add, &folder)?;
+    let initrd = lab.initrd(&kernel, &shell.setup.add, &folder.path)?;
     eprintln!(
         "files for the guest's /lab/share: {}",
-        folder.join("share").display()
+        folder.path.join("share").display()
     );
     let task = Task {
         kernel: &kernel,
@@ -197,7 +197,7 @@ fn open_shell(ws: &Workspace, shell: &Shell) -> anyhow::Result<u8> {
         nodes: 1,
         rdma: shell.setup.rdma.name(),
         limit: Duration::from_secs(shell.limit),
-        folder: &folder,
+        folder: &folder.path,
     };
     task.shell()
 }
@@ -232,7 +232,14 @@ struct Lab<'a> {
     ws: &'a Workspace,
     folder: PathBuf,
     interrupt: Interrupt,
+    fetcher: Fetcher,
     userland: Userland,
+}
+
+/// A folder for the files of a run, which no other process uses meanwhile. They stay until the next run.
+struct RunFolder {
+    path: PathBuf,
+    _lock: File,
 }
 
 impl<'a> Lab<'a> {
@@ -251,13 +258,15 @@ impl<'a> Lab<'a> {
         let folder = ws.target.join("lab");
         fs::create_dir_all(&folder)?;
         let interrupt = Interrupt::listen()?;
+        let fetcher = Fetcher::new(&folder, &interrupt);
         let userland = alone(&folder, "programs", || {
-            Userland::fetch(&fetcher(&folder, &interrupt))
+            fetcher.with_new_lists(|| Userland::fetch(&fetcher))
         })?;
         Ok(Self {
             ws,
             folder,
             interrupt,
+            fetcher,
             userland,
         })
     }
@@ -265,25 +274,37 @@ impl<'a> Lab<'a> {
     /// A kernel with the modules for this device.
     fn kernel(&self, series: Series, rdma: Rdma) -> anyhow::Result<Kernel> {
         let busybox = self.userland.busybox()?;
-        let fetcher = fetcher(&self.folder, &self.interrupt);
+        let fetcher = &self.fetcher;
         let about = format!("kernel {}", series.name());
         let mut kernel = alone(&self.folder, &about, || {
-            kernel::fetch(&fetcher, series, &busybox)
+            fetcher.with_new_lists(|| kernel::fetch(fetcher, series, &busybox))
         })?;
         if rdma == Rdma::Siw {
             kernel.modules = alone(&self.folder, "siw", || {
-                siw::build(&fetcher, series, &kernel, &busybox)
+                fetcher.with_new_lists(|| siw::build(fetcher, series, &kernel, &busybox))
             })?;
         }
         Ok(kernel)
     }
 
-    /// A new folder for the files of a run. Those of runs that have ended long ago are removed.
-    fn run_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
-        let folder = self.folder.join("runs").join(name);
-        remove(&folder)?;
-        fs::create_dir_all(&folder)?;
-        Ok(folder)
+    /// An empty folder for a run: the first of those of this name that no other process has.
+    fn run_folder(&self, name: &str) -> anyhow::Result<RunFolder> {
+        let runs = self.folder.join("runs");
+        fs::create_dir_all(&runs)?;
+        for number in 1.. {
+            let lock = File::create(runs.join(format!("{name}.{number}.lock")))?;
+            match lock.try_lock() {
+                Ok(()) => {
+                    let path = runs.join(format!("{name}.{number}"));
+                    remove(&path)?;
+                    fs::create_dir(&path)?;
+                    return Ok(RunFolder { path, _lock: lock });
+                }
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+        }
+        bail!("every folder for runs is in use")
     }
 
     /// Writes the initial file system for `kernel` into `folder`.
@@ -299,14 +320,6 @@ impl<'a> Lab<'a> {
         let initrd = folder.join("initrd");
         image.pack(BufWriter::new(File::create(&initrd)?))?;
         Ok(initrd)
-    }
-}
-
-/// Fetches into the folder of the laboratory.
-fn fetcher<'a>(folder: &Path, interrupt: &'a Interrupt) -> Fetcher<'a> {
-    Fetcher {
-        folder: folder.to_path_buf(),
-        interrupt,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Debian packages, fetched from the archives that this machine is set up for, and unpacked without being installed.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File};
@@ -30,12 +31,37 @@ impl fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 /// Fetches packages into folders below `folder`.
-pub(super) struct Fetcher<'a> {
+pub(super) struct Fetcher {
     pub(super) folder: PathBuf,
-    pub(super) interrupt: &'a Interrupt,
+    pub(super) interrupt: Interrupt,
+    /// Whether the package lists are as new as they get.
+    is_updated: Cell<bool>,
 }
 
-impl Fetcher<'_> {
+impl Fetcher {
+    pub(super) fn new(folder: &Path, interrupt: &Interrupt) -> Self {
+        Self {
+            folder: folder.to_path_buf(),
+            interrupt: interrupt.clone(),
+            is_updated: Cell::new(false),
+        }
+    }
+
+    /// What `fetch` finds and fetches; once more with new package lists where something is not to be had by the old
+    /// ones: the archives drop a version when they have a newer one.
+    pub(super) fn with_new_lists<T>(
+        &self,
+        fetch: impl Fn() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        match fetch() {
+            Err(error) if error.is::<Unavailable>() && !self.is_updated.replace(true) => {
+                self.update()?;
+                fetch()
+            }
+            fetched => fetched,
+        }
+    }
+
     /// The folder `name` with `packages` unpacked, only those files that match one of `patterns` if there are any;
     /// `finish` makes of it what is wanted. All this is done again only when the archive has other versions, or
     /// `recipe` has changed.
@@ -89,36 +115,16 @@ impl Fetcher<'_> {
         Ok(all.into_iter().collect())
     }
 
-    /// What `apt-cache depends` prints of `packages`; the package lists are fetched where they are missing.
+    /// What `apt-cache depends` prints of `packages`.
     fn depends(&self, packages: &[String]) -> anyhow::Result<String> {
-        let ask = || {
-            let mut command = Command::new("apt-cache");
-            command.arg("depends").args(packages);
-            output(&mut command)
-        };
-        match ask() {
-            Ok(text) => Ok(text),
-            Err(_) => {
-                self.update()?;
-                ask()
-            }
-        }
+        output(Command::new("apt-cache").arg("depends").args(packages))
     }
 
     /// Where the archive has `packages`, a line for each with its version and checksum.
     fn uris(&self, packages: &[String]) -> anyhow::Result<String> {
-        let ask = || {
-            let mut command = Command::new("apt-get");
-            command.args(["download", "--print-uris"]).args(packages);
-            output(&mut command)
-        };
-        match ask() {
-            Ok(text) => Ok(text),
-            Err(_) => {
-                self.update()?;
-                ask()
-            }
-        }
+        let mut command = Command::new("apt-get");
+        command.args(["download", "--print-uris"]).args(packages);
+        output(&mut command)
     }
 
     /// Fetches the package lists anew; who may not do so goes on with those that are there.
@@ -135,22 +141,15 @@ impl Fetcher<'_> {
         self.run(&mut command, "update.log").map(|_| ())
     }
 
-    /// Fetches `packages` into `debs`, with new lists if the archive has moved on.
+    /// Fetches `packages` into `debs`.
     fn download(&self, packages: &[String], debs: &Path) -> anyhow::Result<()> {
-        let fetch = || {
-            let mut command = Command::new("apt-get");
-            command
-                .args(["-q", "download"])
-                .args(packages)
-                .current_dir(debs);
-            self.run(&mut command, "download.log")
-        };
-        if fetch()? {
-            return Ok(());
-        }
-        self.update()?;
+        let mut command = Command::new("apt-get");
+        command
+            .args(["-q", "download"])
+            .args(packages)
+            .current_dir(debs);
         ensure!(
-            fetch()?,
+            self.run(&mut command, "download.log")?,
             Unavailable(format!(
                 "cannot fetch Debian packages: see {}",
                 self.folder.join("download.log").display()
@@ -163,7 +162,7 @@ impl Fetcher<'_> {
     fn run(&self, command: &mut Command, log: &str) -> anyhow::Result<bool> {
         fs::create_dir_all(&self.folder)?;
         let log = File::create(self.folder.join(log))?;
-        let end = process::run(command, &log, APT, self.interrupt)?;
+        let end = process::run(command, &log, APT, &self.interrupt)?;
         Ok(end == End::Exit { success: true })
     }
 }

@@ -122,7 +122,7 @@ fn make(fetcher: &Fetcher, headers: &Path, source: &Path) -> anyhow::Result<()> 
     for variable in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
         command.env_remove(variable);
     }
-    let end = process::run(&mut command, &log, LIMIT, fetcher.interrupt)?;
+    let end = process::run(&mut command, &log, LIMIT, &fetcher.interrupt)?;
     ensure!(
         end == End::Exit { success: true },
         "siw does not build: see {}",

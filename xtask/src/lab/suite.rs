@@ -242,7 +242,7 @@ impl Suite<'_> {
             Err(error) => return Err(error),
         };
         let folder = lab.run_folder(&case.name().replace('/', "-"))?;
-        let initrd = lab.initrd(&kernel, &[], &folder)?;
+        let initrd = lab.initrd(&kernel, &[], &folder.path)?;
         let script = self.ws.root.join(SOURCES).join("cases").join(&row.script);
         let task = Task {
             kernel: &kernel,
@@ -251,7 +251,7 @@ impl Suite<'_> {
             nodes: row.nodes,
             rdma: row.rdma.name(),
             limit: Duration::from_secs(row.limit),
-            folder: &folder,
+            folder: &folder.path,
         };
         let several = row.nodes > 1;
         let ended = task.run(&lab.interrupt, &|node, line| {
