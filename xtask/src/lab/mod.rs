@@ -1,6 +1,7 @@
 //! `cargo xtask lab`: guests with RDMA devices, which run on any machine that has QEMU. `docs/design/lab.md` says what
 //! was tried.
 
+mod answers;
 mod console;
 mod guest;
 mod image;
@@ -345,11 +346,11 @@ mod tests {
     #[test]
     fn a_line_says_when_and_where() {
         let line = Line {
-            seconds: 3.14159,
+            seconds: 12.345678,
             text: "up".to_owned(),
         };
-        assert_eq!(told(1, &line, false), "[   3.14] up");
-        assert_eq!(told(2, &line, true), "[   3.14] 2| up");
+        assert_eq!(told(1, &line, false), "[  12.35] up");
+        assert_eq!(told(2, &line, true), "[  12.35] 2| up");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Debian packages, fetched from the archives that this machine is set up for, and unpacked without being installed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File};
@@ -10,10 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use crate::lab::answers::Answers;
 use crate::test::process::{self, End, Interrupt};
 
 /// The longest that one call of apt may take.
 const APT: Duration = Duration::from_secs(300);
+
+/// The file of what apt has answered.
+const ANSWERS: &str = "answers.json";
 
 /// The file in an unpacked folder that says of which packages it is.
 const STAMP: &str = "packages.txt";
@@ -36,6 +40,7 @@ pub(super) struct Fetcher {
     pub(super) interrupt: Interrupt,
     /// Whether the package lists are as new as they get.
     is_updated: Cell<bool>,
+    answers: RefCell<Answers>,
 }
 
 impl Fetcher {
@@ -44,6 +49,7 @@ impl Fetcher {
             folder: folder.to_path_buf(),
             interrupt: interrupt.clone(),
             is_updated: Cell::new(false),
+            answers: RefCell::new(Answers::load(&folder.join(ANSWERS))),
         }
     }
 
@@ -56,6 +62,7 @@ impl Fetcher {
         match fetch() {
             Err(error) if error.is::<Unavailable>() && !self.is_updated.replace(true) => {
                 self.update()?;
+                *self.answers.borrow_mut() = Answers::load(&self.folder.join(ANSWERS));
                 fetch()
             }
             fetched => fetched,
@@ -117,14 +124,20 @@ impl Fetcher {
 
     /// What `apt-cache depends` prints of `packages`.
     fn depends(&self, packages: &[String]) -> anyhow::Result<String> {
-        output(Command::new("apt-cache").arg("depends").args(packages))
+        self.ask("apt-cache", &["depends"], packages)
     }
 
     /// Where the archive has `packages`, a line for each with its version and checksum.
     fn uris(&self, packages: &[String]) -> anyhow::Result<String> {
-        let mut command = Command::new("apt-get");
-        command.args(["download", "--print-uris"]).args(packages);
-        output(&mut command)
+        self.ask("apt-get", &["download", "--print-uris"], packages)
+    }
+
+    /// What `program` prints, now or when it was asked the same of these package lists.
+    fn ask(&self, program: &str, words: &[&str], packages: &[String]) -> anyhow::Result<String> {
+        let question = format!("{program} {} {}", words.join(" "), packages.join(" "));
+        self.answers.borrow_mut().get(&question, || {
+            output(Command::new(program).args(words).args(packages))
+        })
     }
 
     /// Fetches the package lists anew; who may not do so goes on with those that are there.
