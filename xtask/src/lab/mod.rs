@@ -314,9 +314,8 @@ impl<'a> Lab<'a> {
         image.copy_tree("/usr/lib/modules", &kernel.modules)?;
         image.link("/lib/modules", "/usr/lib/modules");
         let sources = self.ws.root.join(SOURCES).join("guest");
-        image.copy("/init", &sources.join("init"))?;
-        image.copy("/lab/functions.sh", &sources.join("functions.sh"))?;
-        image.copy("/lab/setup.sh", &sources.join("setup.sh"))?;
+        image.copy_tree("/lab", &sources)?;
+        image.link("/init", "/lab/init");
         image.folder("/lab/share");
         let initrd = folder.join("initrd");
         image.pack(BufWriter::new(File::create(&initrd)?))?;
