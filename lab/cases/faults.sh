@@ -15,5 +15,5 @@ tc -s qdisc show dev "$NETDEV" | tee /tmp/netem.log
 grep -q 'dropped 0' /tmp/netem.log && fail "no packet was lost"
 barrier lossy 120
 barrier down 60
-rping_client "$PEER" && fail "rping over a link that is down"
+rping_client "$PEER" 15 && fail "rping over a link that is down"
 barrier refused 120

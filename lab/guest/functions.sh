@@ -45,10 +45,10 @@ rping_server() {
     within 20 listening_cm || fail "rping does not listen"
 }
 
-# rping_client ADDRESS: sends 20 messages of 1000 bytes and compares what comes back. rping's exit status is 0 also
-# when its server has failed, so the messages are counted.
+# rping_client ADDRESS [SECONDS]: sends 20 messages of 1000 bytes and compares what comes back. rping's exit status is 0
+# also when its server has failed, so the messages are counted.
 rping_client() {
-    timeout 60 rping -c -a "$1" -S 1000 -C 20 -V -v >/tmp/rping.log 2>&1
+    timeout "${2:-60}" rping -c -a "$1" -S 1000 -C 20 -V -v >/tmp/rping.log 2>&1
     _count=$(grep -c '^ping data: rdma-ping-' /tmp/rping.log)
     echo "rping $1: $_count of 20 messages came back"
     [ "$_count" = 20 ] || { cat /tmp/rping.log; return 1; }
