@@ -2,7 +2,7 @@
 pair() {
     "$@" &
     _server=$!
-    within 20 listening 18515 || fail "$1: the server does not listen"
+    within 60 listening 18515 || fail "$1: the server does not listen"
     "$@" "$ADDRESS" || fail "$*"
     wait $_server || fail "the server of $*"
 }

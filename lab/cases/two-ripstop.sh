@@ -2,7 +2,7 @@
 if [ "$NODE" = 1 ]; then
     fi_pingpong -p tcp -e rdm -I 100 -S 4096 &
     server=$!
-    within 20 listening 47592 || fail "the server does not listen"
+    within 60 listening 47592 || fail "the server does not listen"
     barrier ready 60
     wait $server || fail "the server"
 else

@@ -42,7 +42,7 @@ barrier() {
 # rping_server: answers 20 messages of 1000 bytes; -P: those of one client after the other.
 rping_server() {
     rping -s -a "$ADDRESS" -S 1000 -C 20 "$@" &
-    within 20 listening_cm || fail "rping does not listen"
+    within 60 listening_cm || fail "rping does not listen"
 }
 
 # rping_client ADDRESS [SECONDS]: sends 20 messages of 1000 bytes and compares what comes back. rping's exit status is 0
