@@ -19,6 +19,7 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use crate::mistakes::Mistakes;
+use crate::pattern::matches;
 use crate::run::{Plan, Way};
 
 /// A rule that the C library does not keep.
@@ -76,16 +77,6 @@ impl Inapplicable {
 #[serde(deny_unknown_fields)]
 struct Inapplicables {
     inapplicable: Vec<Inapplicable>,
-}
-
-/// Whether one of these patterns is of the id.
-pub(crate) fn matches(patterns: &[String], id: &str) -> bool {
-    patterns
-        .iter()
-        .any(|pattern| match pattern.strip_suffix('*') {
-            Some(start) => id.starts_with(start),
-            None => pattern == id,
-        })
 }
 
 /// What the results of a run are held against.
@@ -256,24 +247,10 @@ fn parse(text: &str) -> BTreeSet<String> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::case::id;
     use crate::cases;
-    use ripstop_types::EpType;
-
-    /// Every id there is.
-    pub(crate) fn ids() -> BTreeSet<String> {
-        let mut ids = BTreeSet::new();
-        for case in cases::all() {
-            for ep_type in [EpType::Rdm, EpType::Msg] {
-                if case.eps.includes(ep_type) {
-                    assert!(ids.insert(id(ep_type, case.name)), "{} twice", case.name);
-                }
-            }
-        }
-        ids
-    }
+    use crate::pattern::tests::ids;
 
     #[test]
     fn required_cases_exist() {

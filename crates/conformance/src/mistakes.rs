@@ -6,7 +6,7 @@
 use anyhow::Context as _;
 use serde::Deserialize;
 
-use crate::lists::matches;
+use crate::pattern::matches;
 
 /// What its lines begin with, behind what the log puts before them.
 const PREFIX: &str = "FI_HOOK=debug: ";
@@ -86,7 +86,7 @@ fn named(line: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lists::tests::ids;
+    use crate::pattern::tests::ids;
 
     #[test]
     fn mistakes_are_of_cases() {
