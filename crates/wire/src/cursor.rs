@@ -22,6 +22,14 @@ impl<'a> Reader<'a> {
         Ok(*field)
     }
 
+    pub(crate) fn u16(&mut self) -> Result<u16, WireError> {
+        self.array().map(|bytes| self.order.u16(bytes))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
+        self.array().map(|bytes| self.order.u32(bytes))
+    }
+
     pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
         self.array().map(|bytes| self.order.u64(bytes))
     }
@@ -49,6 +57,14 @@ impl<'a> Writer<'a> {
         *place = field;
         self.rest = rest;
         Ok(())
+    }
+
+    pub(crate) fn u16(&mut self, value: u16) -> Result<(), WireError> {
+        self.array(self.order.bytes16(value))
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) -> Result<(), WireError> {
+        self.array(self.order.bytes32(value))
     }
 
     pub(crate) fn u64(&mut self, value: u64) -> Result<(), WireError> {

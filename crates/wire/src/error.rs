@@ -3,6 +3,7 @@ use core::fmt;
 use ripstop_types::Errno;
 
 use crate::op::Op;
+use crate::packet_kind::PacketKind;
 
 /// Defines the enum of errors: behind each variant stands what is said of it, with its fields.
 macro_rules! errors {
@@ -202,6 +203,80 @@ errors! {
             /// The version asked for.
             max: u8,
         } => "peer granted protocol version {found}, expected at most the {max} asked for",
+        /// Connection data that is none of `FI_PROTO_RXM`: the peer is another kind of endpoint, or
+        /// speaks another protocol over the same connection messages.
+        RxmLength {
+            /// The length in bytes.
+            found: usize,
+            /// What it should be.
+            expected: usize,
+        } => "{found} bytes of connection data, expected the {expected} of FI_PROTO_RXM",
+        /// A version in connection data of `FI_PROTO_RXM`, or in a packet.
+        RxmVersion {
+            /// What it is the version of.
+            of: &'static str,
+            /// The byte on the wire.
+            found: u8,
+            /// The only version spoken.
+            expected: u8,
+        } => "version {found} of {of}, expected {expected}",
+        /// A host of another byte order, which `FI_PROTO_RXM` does not provide for.
+        RxmByteOrder {
+            /// The byte on the wire.
+            found: u8,
+            /// That of this host: 1 big, 2 little.
+            expected: u8,
+        } => "byte order {found}, expected {expected}: peers of FI_PROTO_RXM have the same",
+        /// The flow control that connection data asks for.
+        RxmFlowControl {
+            /// The byte on the wire.
+            found: u8,
+        } => "flow control {found}, expected 0 (not said), 1 (on) or 2 (off)",
+        /// The reason of a refusal.
+        RxmReason {
+            /// The byte on the wire.
+            found: u8,
+        } => "refusal for reason {found}, expected at most 2",
+        /// The type of a packet.
+        PacketKind {
+            /// The byte on the wire.
+            found: u8,
+        } => "packet of type {found}, expected at most 8",
+        /// The operation of a packet.
+        PacketOp {
+            /// The type of the packet.
+            kind: PacketKind,
+            /// The byte on the wire.
+            found: u8,
+        } => "{kind} packet with operation {found}, expected one that such packets have",
+        /// A packet whose length is not what its fields take.
+        PacketLength {
+            /// The type of the packet.
+            kind: PacketKind,
+            /// Its length in bytes.
+            found: u64,
+            /// The length that follows from its fields.
+            expected: u64,
+        } => "{kind} packet of {found} bytes, expected {expected}",
+        /// The place of a segment in its message.
+        PacketPart {
+            /// The two bits on the wire.
+            found: u8,
+        } => "segment of place {found}, expected 1 (first), 2 (middle) or 3 (last)",
+        /// How many pieces of memory a packet names.
+        PacketSegments {
+            /// The type of the packet.
+            kind: PacketKind,
+            /// The count on the wire.
+            found: u8,
+        } => "{kind} packet with {found} pieces of memory, expected 1 to 4",
+        /// Pieces of memory that are not as long as the message they hold.
+        PacketMemory {
+            /// Their length in bytes.
+            found: u64,
+            /// That of the message.
+            expected: u64,
+        } => "memory of {found} bytes for a message of {expected}",
     }
 }
 
@@ -215,6 +290,9 @@ impl WireError {
             Self::CmVersion { .. }
             | Self::RdmLength { .. }
             | Self::RdmVersion { .. }
+            | Self::RxmLength { .. }
+            | Self::RxmVersion { .. }
+            | Self::RxmByteOrder { .. }
             | Self::Version { .. } => Errno::ENOPROTOOPT,
             Self::NoRoom { .. } => Errno::ETOOSMALL,
             Self::UnexpectedCqData { .. } | Self::UnexpectedRma { .. } => Errno::EINVAL,

@@ -41,6 +41,8 @@ mod cursor;
 mod error;
 mod op;
 mod order;
+mod packet_kind;
+pub mod rxm;
 pub mod xnet;
 
 pub use error::WireError;

@@ -35,6 +35,16 @@ impl ByteOrder {
         }
     }
 
+    /// Reads a 32-bit number.
+    #[inline]
+    #[must_use]
+    pub const fn u32(self, bytes: [u8; 4]) -> u32 {
+        match self {
+            Self::Little => u32::from_le_bytes(bytes),
+            Self::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
     /// Reads a 64-bit number.
     #[inline]
     #[must_use]
@@ -49,6 +59,16 @@ impl ByteOrder {
     #[inline]
     #[must_use]
     pub const fn bytes16(self, value: u16) -> [u8; 2] {
+        match self {
+            Self::Little => value.to_le_bytes(),
+            Self::Big => value.to_be_bytes(),
+        }
+    }
+
+    /// The bytes of a 32-bit number.
+    #[inline]
+    #[must_use]
+    pub const fn bytes32(self, value: u32) -> [u8; 4] {
         match self {
             Self::Little => value.to_le_bytes(),
             Self::Big => value.to_be_bytes(),
@@ -81,6 +101,7 @@ mod tests {
     #[test]
     fn native_is_the_order_of_this_machine() {
         assert_eq!(ByteOrder::NATIVE.bytes64(1), 1u64.to_ne_bytes());
+        assert_eq!(ByteOrder::NATIVE.bytes32(1), 1u32.to_ne_bytes());
         assert_eq!(ByteOrder::NATIVE.bytes16(1), 1u16.to_ne_bytes());
     }
 }

@@ -44,7 +44,7 @@ impl RmaIovs {
         }
     }
 
-    pub(super) fn read(
+    pub(crate) fn read(
         count: u8,
         iovs: impl Iterator<Item = Result<RmaIov, WireError>>,
     ) -> Result<Self, WireError> {
