@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod rxm;
 pub mod xnet;
 
 /// One body with what a random generator starts from.
@@ -50,5 +51,15 @@ pub const BODIES: &[Body] = &[
         name: "xnet_engine",
         run: engine::receive,
         seeds: engine::receive_seeds,
+    },
+    Body {
+        name: "rxm_unit",
+        run: rxm::unit,
+        seeds: rxm::unit_seeds,
+    },
+    Body {
+        name: "rxm_cm",
+        run: rxm::cm,
+        seeds: rxm::cm_seeds,
     },
 ];

@@ -4,9 +4,12 @@
 
 use fastrand::Rng;
 use ripstop_fuzz_bodies::{BODIES, Body};
+use ripstop_wire::ByteOrder;
 
 /// Between a tenth of a second and a few seconds a body.
 const ROUNDS: u32 = 1_000_000;
+
+const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
 /// Bytes with which damage finds the branches sooner than with any others.
 const EDGES: [u8; 12] = [0, 1, 2, 3, 4, 5, 7, 8, 16, 0x7f, 0x80, 0xff];
@@ -80,6 +83,9 @@ fn seeds_are_well_formed() {
                 "xnet_base" => ripstop_wire::xnet::base::peek_len(&seed).is_ok(),
                 "xnet_cm" => ripstop_wire::xnet::cm::Header::parse(&seed).is_ok(),
                 "xnet_rdm" => ripstop_wire::xnet::rdm::Greeting::parse(&seed).is_ok(),
+                "rxm_unit" => ORDERS
+                    .iter()
+                    .any(|order| ripstop_wire::rxm::Unit::parse(*order, &seed).is_ok()),
                 _ => !seed.is_empty(),
             };
             assert!(accepted, "{name}: {seed:02x?}");
