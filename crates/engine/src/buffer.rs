@@ -119,6 +119,25 @@ impl<B: Buffer> Iov<B> {
         }
     }
 
+    /// The `len` bytes from `at`, or `None` if they are not all inside.
+    pub(crate) fn part(&self, at: u64, len: u64) -> Option<Self> {
+        let mut part = Self::EMPTY;
+        let (mut skip, mut left) = (at, len);
+        for segment in self.segments() {
+            let there = segment.len() as u64;
+            if skip >= there {
+                skip = skip.wrapping_sub(there);
+                continue;
+            }
+            let step = there.wrapping_sub(skip).min(left);
+            if step > 0 {
+                part.push(segment.slice(skip as usize, step as usize)?).ok()?;
+            }
+            (skip, left) = (0, left.wrapping_sub(step));
+        }
+        (left == 0 && skip == 0).then_some(part)
+    }
+
     /// Several segments.
     ///
     /// # Errors

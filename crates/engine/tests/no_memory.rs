@@ -119,6 +119,7 @@ impl Member {
         };
         let conn = engine.open_conn(config).unwrap();
         let terms = Terms {
+            packets: None,
             order: ByteOrder::Little,
             has_rendezvous: true,
             extensions: Extensions::all(),

@@ -10,10 +10,12 @@ mod offers;
 mod params;
 mod provider;
 mod row;
+mod rxm;
 mod socket;
 
 pub use params::Params;
 pub use provider::TcpProvider;
+pub use rxm::{RxmTcp, RxmTcpProvider};
 pub use socket::Tcp;
 
 /// A fabric of the tcp provider: an IP network.

@@ -232,6 +232,14 @@ errors! {
             /// The byte on the wire.
             found: u8,
         } => "flow control {found}, expected 0 (not said), 1 (on) or 2 (off)",
+        /// The longest message that is sent at once, which both sides must agree on.
+        RxmEagerMax {
+            /// The number on the wire.
+            found: u32,
+            /// That of this side.
+            expected: u32,
+        } => "longest eager message of {found} bytes, expected {expected}: set \
+             FI_OFI_RXM_BUFFER_SIZE and FI_OFI_RXM_EAGER_LIMIT of the peer alike",
         /// The reason of a refusal.
         RxmReason {
             /// The byte on the wire.

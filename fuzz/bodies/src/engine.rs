@@ -103,6 +103,7 @@ impl Fixture {
         engine.conn_up(
             conn,
             Terms {
+                packets: None,
                 order,
                 has_rendezvous: true,
                 extensions: Extensions::all(),

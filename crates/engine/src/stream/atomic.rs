@@ -116,10 +116,7 @@ impl<B: Buffer> Engine<B> {
         let info = atomic.info();
         let uncounted = ep.config.write_counter.is_none() && atomic.level == Level::Sent;
         let until = if fetches {
-            Until::Answered(ReadEntry {
-                iov: atomic.result,
-                info,
-            })
+            Until::Answered(ReadEntry::posted(atomic.result, info))
         } else if atomic.inject && !atomic.completion && uncounted {
             Until::Nothing
         } else {

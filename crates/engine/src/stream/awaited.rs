@@ -3,13 +3,35 @@
 use crate::Iov;
 use crate::matching::Envelope;
 use crate::stream::arriving::Target;
-use crate::stream::request::TxInfo;
+use crate::stream::request::{TxDone, TxInfo};
 
 /// A read that waits for its response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadEntry<B> {
     pub(super) iov: Iov<B>,
     pub(super) info: TxInfo,
+    /// It is that of a message which was announced in a packet, under this index.
+    pub(super) message: Option<u16>,
+}
+
+impl<B: Copy> ReadEntry<B> {
+    /// A read that was posted.
+    pub(super) const fn posted(iov: Iov<B>, info: TxInfo) -> Self {
+        Self {
+            iov,
+            info,
+            message: None,
+        }
+    }
+
+    /// A read of a message.
+    pub(super) const fn of_message(iov: Iov<B>, index: u16) -> Self {
+        Self {
+            iov,
+            info: TxDone::BLANK.info,
+            message: Some(index),
+        }
+    }
 }
 
 /// When an operation that is posted will be done.
@@ -29,6 +51,8 @@ pub(super) struct RtsEntry<B> {
     pub(super) is_get: bool,
     /// [`Engine::visit_announced`](super::Engine::visit_announced) has come by.
     pub(super) seen: bool,
+    /// How often the peer may read it, of one that is announced in a packet.
+    pub(super) reads_left: u8,
     pub(super) iov: Iov<B>,
     pub(super) info: TxInfo,
 }

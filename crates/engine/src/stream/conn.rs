@@ -1,18 +1,18 @@
 //! A connection: one stream between two endpoints.
 
-use alloc::vec::Vec;
-
-use ripstop_types::{Errno, FiAddr, Result};
+use ripstop_types::{FiAddr, Result};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::base::{BASE_LEN, MAX_HEADER};
+use ripstop_wire::rxm::MAX_UNIT_HEADER;
+use ripstop_wire::xnet::base::BASE_LEN;
 use ripstop_wire::xnet::cm::Extensions;
 
 use crate::Buffer;
 use crate::id::{EpId, SlotId, SrxId};
 use crate::matching::Envelope;
-use crate::ring::{Ring, try_push};
+use crate::ring::Ring;
 use crate::stream::arriving::{Arriving, Incoming, RxState, Target};
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
+use crate::stream::indices::{Packets, Table};
 use crate::stream::request::{Deferred, TxDone, TxInfo, Wait};
 
 /// Most bytes of a peer's name kept with a connection: its whole address.
@@ -90,6 +90,8 @@ pub struct Conn<B> {
     pub(super) config: ConnConfig,
     pub(super) srx: Option<SrxId>,
     pub(super) up: bool,
+    /// Its messages are in packets.
+    pub(super) packets: Option<Packets>,
     /// Connected, with no deferred operations.
     pub(super) ready_to_send: bool,
     /// Messages shorter than this, of any kind, may be written before anything of them is noted, if
@@ -136,7 +138,7 @@ pub struct Conn<B> {
     pub(super) control: Ring<[u8; BASE_LEN]>,
     pub(super) control_sent: u8,
 
-    pub(super) header: [u8; MAX_HEADER],
+    pub(super) header: [u8; MAX_UNIT_HEADER],
     pub(super) header_have: u8,
     pub(super) rx: RxState,
     pub(super) envelope: Envelope,
@@ -156,6 +158,7 @@ impl<B: Buffer> Conn<B> {
         Self {
             srx,
             up: false,
+            packets: None,
             ready_to_send: false,
             send_now_limit: 0,
             fence: false,
@@ -184,7 +187,7 @@ impl<B: Buffer> Conn<B> {
             deferred: Ring::new(),
             control: Ring::new(),
             control_sent: 0,
-            header: [0; MAX_HEADER],
+            header: [0; MAX_UNIT_HEADER],
             header_have: 0,
             rx: RxState::Header,
             envelope: Envelope {
@@ -208,7 +211,8 @@ impl<B: Buffer> Conn<B> {
     pub(super) const fn set_ready_to_send(&mut self, ready: bool) {
         self.ready_to_send = ready;
         let to_get = self.get_attention_min();
-        self.send_now_limit = match ready {
+        // The header of a packet is longer than those that are put together at once.
+        self.send_now_limit = match ready && self.packets.is_none() {
             true if self.eager_max < to_get => self.eager_max.saturating_add(1),
             true => to_get,
             false => 0,
@@ -448,140 +452,5 @@ impl<B: Buffer> Conn<B> {
             || !self.rts.is_empty()
             || !self.reads.is_empty()
             || !self.cts.is_empty()
-    }
-}
-
-/// Entries under the indices of a rendezvous: numbers of two bytes, the low one of which is not 0.
-/// Those without the high one come first. Takes memory up to the highest that was ever used.
-#[derive(Debug)]
-pub(super) struct Table<T> {
-    entries: Vec<Option<T>>,
-    /// Places that may be free, among others that are not any more.
-    free: Vec<u16>,
-    used: u32,
-}
-
-impl<T> Table<T> {
-    /// How many indices of one byte there are.
-    const ONE_BYTE_INDICES: u32 = 255;
-
-    /// How many there are in all.
-    const INDICES: u32 = 255 * 256;
-
-    pub(super) const fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-            free: Vec::new(),
-            used: 0,
-        }
-    }
-
-    pub(super) const fn is_empty(&self) -> bool {
-        self.used == 0
-    }
-
-    pub(super) const fn len(&self) -> u32 {
-        self.used
-    }
-
-    const fn most(wide: bool) -> u32 {
-        if wide {
-            Self::INDICES
-        } else {
-            Self::ONE_BYTE_INDICES
-        }
-    }
-
-    /// Whether another entry finds an index, of two bytes if they are `wide`.
-    pub(super) const fn has_room(&self, wide: bool) -> bool {
-        self.used < Self::most(wide)
-    }
-
-    const fn index(place: u16) -> u16 {
-        // Neither divides by 0, and both are below 256.
-        let [high, low] = [place / 255, place % 255];
-        (high << 8) | low.wrapping_add(1)
-    }
-
-    fn place(index: u16) -> Option<u16> {
-        let [high, low] = index.to_be_bytes();
-        let low = u16::from(low).checked_sub(1)?;
-        u16::from(high).checked_mul(255)?.checked_add(low)
-    }
-
-    /// Puts an entry under an index that is free again, or the least that was never used;
-    /// [`Errno::EAGAIN`] where [`Table::has_room`] says no.
-    pub(super) fn insert(&mut self, entry: T, wide: bool) -> Result<u16> {
-        let Self { entries, free, .. } = self;
-        let is_free = |place: &u16| matches!(entries.get(usize::from(*place)), Some(None));
-        let again = core::iter::from_fn(|| free.pop()).find(is_free);
-        let place = match again {
-            Some(place) => place,
-            None => u16::try_from(entries.len()).map_err(|_| Errno::EAGAIN)?,
-        };
-        if u32::from(place) >= Self::most(wide) {
-            return Err(Errno::EAGAIN);
-        }
-        let index = Self::index(place);
-        self.set(index, entry)?;
-        Ok(index)
-    }
-
-    /// Puts an entry under an index the peer chose; [`Errno::EPROTO`] if it is used or zero.
-    pub(super) fn set(&mut self, index: u16, entry: T) -> Result<()> {
-        let place = Self::place(index).map(usize::from).ok_or(Errno::EPROTO)?;
-        while self.entries.len() <= place {
-            try_push(&mut self.entries, None)?;
-        }
-        match self.entries.get_mut(place) {
-            Some(slot @ None) => {
-                *slot = Some(entry);
-                self.used = self.used.saturating_add(1);
-                Ok(())
-            }
-            _ => Err(Errno::EPROTO),
-        }
-    }
-
-    pub(super) fn get(&self, index: u16) -> Option<&T> {
-        let place = Self::place(index)?;
-        self.entries.get(usize::from(place))?.as_ref()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.entries.iter_mut().flatten()
-    }
-
-    /// The entries with their indices.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (u16, &T)> {
-        let entries = (0..=u16::MAX).zip(&self.entries);
-        entries.filter_map(|(place, entry)| Some((Self::index(place), entry.as_ref()?)))
-    }
-
-    /// The entries with their indices, to be changed.
-    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u16, &mut T)> {
-        let entries = (0..=u16::MAX).zip(&mut self.entries);
-        entries.filter_map(|(place, entry)| Some((Self::index(place), entry.as_mut()?)))
-    }
-
-    pub(super) fn take(&mut self, index: u16) -> Option<T> {
-        let place = Self::place(index)?;
-        let entry = self.entries.get_mut(usize::from(place))?.take()?;
-        self.used = self.used.saturating_sub(1);
-        // The indices of entries that the peer numbers are of no use here, so there are at most as
-        // many. Without memory this one is not used again.
-        if self.free.len() < self.entries.len() {
-            _ = try_push(&mut self.free, place);
-        }
-        Some(entry)
-    }
-
-    /// Takes the entry under the highest index.
-    pub(super) fn take_any(&mut self) -> Option<T> {
-        let entry = core::iter::from_fn(|| self.entries.pop())
-            .flatten()
-            .next()?;
-        self.used = self.used.saturating_sub(1);
-        Some(entry)
     }
 }

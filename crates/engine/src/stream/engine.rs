@@ -1,8 +1,7 @@
 //! The objects of a domain, and what happens to them as a whole.
 
 use ripstop_types::{Completion, Errno, FiAddr, Flags, Result};
-use ripstop_wire::xnet::cm::Extensions;
-use ripstop_wire::{ByteOrder, WireError};
+use ripstop_wire::WireError;
 
 use crate::Buffer;
 use crate::coll::Collectives;
@@ -20,10 +19,6 @@ use crate::ring::Ring;
 use crate::stream::arriving::{RxState, Target};
 use crate::stream::conn::{Conn, ConnConfig};
 use crate::stream::records::{Departed, Output, Refusal, Response, Work};
-
-/// As [`Limits::eager_max`], for peers that are not of this library, if that is less: a receiver
-/// of the C library that looks (`FI_PEEK`) while a longer one arrives may find a bad address.
-const FOREIGN_EAGER_MAX: u64 = 256 << 10;
 
 /// Bounds of a domain.
 #[derive(Clone, Copy, Debug)]
@@ -440,28 +435,6 @@ impl<B: Buffer> Engine<B> {
             .filter(move |id| self.conns.get(*id).is_some_and(|c| c.config.ep == ep))
     }
 
-    /// The handshake is done.
-    pub fn conn_up(&mut self, id: ConnId, terms: Terms) {
-        if let Some(conn) = self.conns.get_mut(id) {
-            conn.up = true;
-            conn.settle_ready();
-            conn.order = terms.order;
-            let eager_max = match terms {
-                Terms {
-                    has_rendezvous: false,
-                    ..
-                } => u64::MAX,
-                Terms { extensions, .. } if extensions.is_empty() => {
-                    self.limits.eager_max.min(FOREIGN_EAGER_MAX)
-                }
-                _ => self.limits.eager_max,
-            };
-            conn.own_eager_max = eager_max;
-            conn.set_eager_max(eager_max);
-            conn.extensions = terms.extensions;
-        }
-    }
-
     /// The peer of a connection got a place in the address vector, or lost it: messages from
     /// it that are not received yet are from `src` now. Receives posted for that source
     /// before do not see those that have arrived; [`Engine::fail_directed`] ends the receives
@@ -666,17 +639,6 @@ impl<B: Buffer> Engine<B> {
         // Without memory even for this the connection stays as it is until the peer ends it.
         let _ = self.broken.push((conn, error));
     }
-}
-
-/// What the two ends of a connection agreed on.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms {
-    /// The byte order of headers.
-    pub order: ByteOrder,
-    /// The peer knows the tagged rendezvous.
-    pub has_rendezvous: bool,
-    /// What goes beyond the protocol of the C library.
-    pub extensions: Extensions,
 }
 
 /// An error entry that names the connection's peer.

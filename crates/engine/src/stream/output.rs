@@ -63,6 +63,18 @@ impl<B: Buffer> Conn<B> {
         self.queue_user(second)
     }
 
+    /// Queues up to [`BASE_LEN`] bytes of a header, for which there is room.
+    pub(super) fn queue_header(&mut self, bytes: &[u8], start: bool) -> Result<()> {
+        let mut header = [0; BASE_LEN];
+        // A shorter piece is at the end, see `transmit`.
+        let places = header.iter_mut().rev();
+        for (place, byte) in places.zip(bytes.iter().rev()) {
+            *place = *byte;
+        }
+        let len = bytes.len().min(BASE_LEN) as u64;
+        self.put(Source::Header(header), len, start)
+    }
+
     /// Queues the contents of a slot behind their header.
     pub(super) fn queue_kept(
         &mut self,
@@ -188,7 +200,9 @@ impl<B: Buffer> Conn<B> {
             let chunk = match segment.source {
                 Source::TxBuffer | Source::Sealed => Chunk::TxBuffer(left),
                 Source::User(buffer) => Chunk::User(buffer, skip as usize, left),
-                Source::Header(bytes) => Chunk::Control(bytes, skip as u8),
+                Source::Header(bytes) => {
+                    Chunk::Control(bytes, BASE_LEN.saturating_sub(left) as u8)
+                }
                 Source::Slot(slot, at) => Chunk::Kept(slot, at.saturating_add(skip) as usize, left),
             };
             if !put(chunk) {
@@ -258,6 +272,13 @@ impl<B: Buffer> Conn<B> {
             .pop()
             .or_else(|| self.dones.pop().map(|done| done.info))
             .or_else(|| self.rts.take_any().map(|entry| entry.info))
-            .or_else(|| self.reads.pop().map(|entry| entry.info))
+            .or_else(|| self.pop_posted_read())
+    }
+
+    /// The oldest read that was posted. Those of messages end with their receives.
+    fn pop_posted_read(&mut self) -> Option<TxInfo> {
+        core::iter::from_fn(|| self.reads.pop())
+            .find(|entry| entry.message.is_none())
+            .map(|entry| entry.info)
     }
 }

@@ -434,6 +434,13 @@ pub enum SendPlan {
         /// Whether the payload follows in the transmit buffer.
         inline: bool,
     },
+    /// As `Append`, with the header of [`Engine::packet`](super::Engine::packet).
+    Packet {
+        /// What it is called until its receiver has read it, if it is too long for one packet.
+        index: Option<u16>,
+        /// Whether the payload follows in the transmit buffer.
+        inline: bool,
+    },
     /// The connection is not up yet, or earlier messages still wait for that. If this names a
     /// slot, copy the payload there; the message is sent when its turn comes, by
     /// [`Engine::replay`](super::Engine::replay). Without memory for it, call [`Engine::take_back`](super::Engine::take_back).

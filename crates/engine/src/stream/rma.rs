@@ -203,10 +203,7 @@ impl<B: Buffer> Engine<B> {
             ..Header::new(Op::ReadReq, 0)
         };
         let header_len = full.emit(conn.order, header)?;
-        let until = Until::Answered(ReadEntry {
-            iov: rma.iov,
-            info: rma.info(),
-        });
+        let until = Until::Answered(ReadEntry::posted(rma.iov, rma.info()));
         let buffered = Appended {
             header_len,
             inline: false,
@@ -234,8 +231,13 @@ impl<B: Buffer> Engine<B> {
     }
 
     pub(super) fn finish_read(&mut self, conn_id: ConnId) {
-        if let Some(read) = self.take_read(conn_id) {
-            self.finish(conn_id, &read.info);
+        match self.take_read(conn_id) {
+            Some(ReadEntry {
+                message: Some(index),
+                ..
+            }) => self.finish_announced(conn_id, index),
+            Some(read) => self.finish(conn_id, &read.info),
+            None => {}
         }
     }
 

@@ -13,6 +13,7 @@ use crate::id::{ConnId, CqId, RecvId, SlotId, SrxId};
 use crate::matching::{Envelope, Rts, Unexpected};
 use crate::stream::arriving::{RxState, Target};
 use crate::stream::awaited::CtsEntry;
+use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
 use crate::stream::records::{Origin, Output};
 use crate::stream::recv::rx_flags;
@@ -47,6 +48,37 @@ pub enum RxWant<'a, B> {
     Blocked,
     /// First do what [`Engine::job`] says.
     Job,
+}
+
+impl<B: Buffer> Conn<B> {
+    /// Collects a header, of which `need` says how many bytes it has or may be waited for. Returns how
+    /// many of `bytes` were taken, and the length of the header if it is whole.
+    pub(super) fn collect_header(
+        &mut self,
+        bytes: &[u8],
+        need: impl Fn(&[u8]) -> core::result::Result<usize, WireError>,
+    ) -> core::result::Result<(usize, Option<usize>), WireError> {
+        let mut used = 0usize;
+        loop {
+            let have = usize::from(self.header_have);
+            let need = need(self.header.get(..have).unwrap_or_default())?;
+            if have >= need {
+                self.header_have = 0;
+                return Ok((used, Some(need)));
+            }
+            let more = bytes.get(used..).unwrap_or_default();
+            let step = need.saturating_sub(have).min(more.len());
+            if step == 0 {
+                return Ok((used, None));
+            }
+            let end = have.saturating_add(step);
+            if let (Some(to), Some(from)) = (self.header.get_mut(have..end), more.get(..step)) {
+                to.copy_from_slice(from);
+            }
+            self.header_have = end as u8;
+            used = used.saturating_add(step);
+        }
+    }
 }
 
 impl<B: Buffer> Engine<B> {
@@ -178,7 +210,8 @@ impl<B: Buffer> Engine<B> {
     #[inline(always)]
     fn rx_order(&self, conn_id: ConnId) -> Option<ByteOrder> {
         let conn = self.conns.get(conn_id)?;
-        let header = conn.rx == RxState::Header && conn.header_have == 0;
+        let header =
+            conn.rx == RxState::Header && conn.header_have == 0 && conn.packets.is_none();
         header.then_some(conn.order)
     }
 
@@ -241,6 +274,9 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get(conn_id) else {
             return Err(Errno::ENOTCONN);
         };
+        if conn.packets.is_some() {
+            return self.rx_unit(conn_id, bytes);
+        }
         if conn.header_have == 0
             && let Some(small) = parse_small(conn.order, bytes)
         {
@@ -267,36 +303,21 @@ impl<B: Buffer> Engine<B> {
             self.wire_error = Some(error);
             error.errno()
         };
-        let mut used = 0usize;
-        let mut need = BASE_LEN;
-        loop {
-            let have = usize::from(conn.header_have);
-            if have >= BASE_LEN {
-                need = peek_len(&conn.header).map_err(&mut fail)?;
-            }
-            if have >= need {
-                break;
-            }
-            let more = bytes.get(used..).unwrap_or_default();
-            let step = need.saturating_sub(have).min(more.len());
-            if step == 0 {
-                return Ok(used);
-            }
-            let end = have.saturating_add(step);
-            if let (Some(to), Some(from)) = (conn.header.get_mut(have..end), more.get(..step)) {
-                to.copy_from_slice(from);
-            }
-            conn.header_have = end as u8;
-            used = used.saturating_add(step);
-        }
-        conn.header_have = 0;
-        let bytes = conn.header.get(..need).unwrap_or_default();
+        let need = |have: &[u8]| match have.len() < BASE_LEN {
+            true => Ok(BASE_LEN),
+            false => peek_len(have),
+        };
+        let (used, len) = conn.collect_header(bytes, need).map_err(&mut fail)?;
+        let Some(len) = len else {
+            return Ok(used);
+        };
+        let bytes = conn.header.get(..len).unwrap_or_default();
         let header = Header::parse(conn.order, bytes).map_err(&mut fail)?;
         self.handle_header(conn_id, &header)?;
         Ok(used)
     }
 
-    fn handle_header(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
+    pub(super) fn handle_header(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let Some(conn) = self.conns.get(conn_id) else {
             return Err(Errno::ENOTCONN);
         };
@@ -455,6 +476,9 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let Rts { index, address } = rts;
+        if conn.packets.is_some() {
+            return self.read_announced(conn_id, index, target, envelope);
+        }
         // It was to be got and kept, and has found its receive before.
         if conn
             .cts

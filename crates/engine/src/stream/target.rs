@@ -265,6 +265,9 @@ impl<B: Buffer> Engine<B> {
 
     /// A peer reads: queue the response.
     pub(super) fn start_response(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
+        if let Some(answered) = self.respond_announced(conn_id, header) {
+            return answered;
+        }
         let conn = self.conns.get(conn_id).ok_or(Errno::ENOTCONN)?;
         if conn.owed >= MAX_OWED {
             return Err(Errno::ENOBUFS);

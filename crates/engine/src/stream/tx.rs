@@ -1,7 +1,8 @@
 //! The sending side of a connection.
 
 use ripstop_types::{Completion, Context, Errno, Flags, Result};
-use ripstop_wire::xnet::base::{BaseFlags, Header, MAX_HEADER, Op};
+use ripstop_wire::rxm::MAX_UNIT_HEADER;
+use ripstop_wire::xnet::base::{BaseFlags, Header, Op};
 
 use crate::Buffer;
 use crate::counter::Counter;
@@ -12,9 +13,14 @@ use crate::stream::awaited::RtsEntry;
 use crate::stream::conn::{Chunk, Conn};
 use crate::stream::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION, error_entry};
 use crate::stream::fast_send::put_header;
+use crate::stream::packets::PACKET_HEADER;
 use crate::stream::request::{
     Deferred, Posted, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
 };
+
+/// The longest header of an operation that was put off, in bytes: that of a message which is announced
+/// in a packet.
+pub const REPLAY_HEADER: usize = MAX_UNIT_HEADER;
 
 /// An operation whose turn has come, see [`Engine::replay`].
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +145,7 @@ impl<B: Buffer> Engine<B> {
         }
         if !send.inject
             && (conn.is_to_get(send, limits)
+                || conn.is_to_announce(len)
                 || send.tag.is_some() && conn.is_held_back(len, limits))
         {
             return Ok(None);
@@ -156,19 +163,26 @@ impl<B: Buffer> Engine<B> {
     ) -> Result<SendPlan> {
         let len = send.iov.len();
         let room = limits.tx_buffer.saturating_sub(conn.buffered);
-        if room < SEND_HEADER {
+        let longest = match conn.packets {
+            None => SEND_HEADER,
+            Some(_) => PACKET_HEADER,
+        };
+        if room < longest {
             return Err(Errno::EAGAIN);
         }
         let inline = send.inject || len <= limits.inline as u64;
-        let fits = len <= room.saturating_sub(SEND_HEADER) as u64;
+        let fits = len <= room.saturating_sub(longest) as u64;
         if send.inject && !fits {
             return Err(Errno::EAGAIN);
         }
         let inline = inline && fits;
 
         let mut header = [0; SEND_HEADER];
-        let header_len = put_header(conn.order, send.tag, send.data, send.ack, len, &mut header)
-            .ok_or(Errno::EMSGSIZE)?;
+        let header_len = match conn.packets {
+            None => put_header(conn.order, send.tag, send.data, send.ack, len, &mut header)
+                .ok_or(Errno::EMSGSIZE)?,
+            Some(_) => PACKET_HEADER,
+        };
         let inline_len = if inline { len } else { 0 };
         let buffered = inline_len.saturating_add(header_len as u64);
         let silent = send.inject && !send.completion && !ep.counts_sends() && !send.ack;
@@ -191,10 +205,16 @@ impl<B: Buffer> Engine<B> {
             }
             return Err(error);
         }
-        Ok(SendPlan::Append {
-            header,
-            header_len: header_len as u8,
-            inline,
+        Ok(match conn.packets {
+            None => SendPlan::Append {
+                header,
+                header_len: header_len as u8,
+                inline,
+            },
+            Some(_) => SendPlan::Packet {
+                index: None,
+                inline,
+            },
         })
     }
 
@@ -253,7 +273,7 @@ impl<B: Buffer> Engine<B> {
     pub fn replay(
         &mut self,
         conn_id: ConnId,
-        header: &mut [u8; MAX_HEADER],
+        header: &mut [u8; REPLAY_HEADER],
     ) -> Result<Option<Replayed<B>>> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.up {
@@ -267,6 +287,7 @@ impl<B: Buffer> Engine<B> {
         if conn.front_waits() {
             return Ok(None);
         }
+        let header_of_unit = header.first_chunk_mut().ok_or(Errno::ENOBUFS)?;
         let (header_len, inline) = match &deferred.posted {
             Posted::Send(send) => match self.send_now(conn_id, send)? {
                 SendPlan::Append {
@@ -280,18 +301,21 @@ impl<B: Buffer> Engine<B> {
                     }
                     (usize::from(header_len), inline)
                 }
+                SendPlan::Packet { index, inline } => {
+                    (self.packet(conn_id, send, index, header), inline)
+                }
                 SendPlan::Defer { .. } => return Ok(None),
             },
             Posted::Rma(rma) => {
-                let buffered = self.rma_now(conn_id, rma, header)?;
+                let buffered = self.rma_now(conn_id, rma, header_of_unit)?;
                 (buffered.header_len, buffered.inline)
             }
             Posted::Atomic(atomic) => {
-                let buffered = self.atomic_now(conn_id, atomic, header)?;
+                let buffered = self.atomic_now(conn_id, atomic, header_of_unit)?;
                 (buffered.header_len, buffered.inline)
             }
             Posted::Coll(send) => {
-                let buffered = self.coll_now(conn_id, send, header)?;
+                let buffered = self.coll_now(conn_id, send, header_of_unit)?;
                 (buffered.header_len, buffered.inline)
             }
         };
@@ -357,10 +381,14 @@ impl<B: Buffer> Engine<B> {
     #[inline(never)]
     fn send_rts(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        if conn.packets.is_some() {
+            return self.announce_message(conn_id, send);
+        }
         let address = conn.get_address(send);
         let entry = RtsEntry {
             is_get: address.is_some(),
             seen: false,
+            reads_left: 0,
             iov: send.iov,
             info: send.info(),
         };

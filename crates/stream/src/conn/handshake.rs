@@ -66,6 +66,9 @@ impl<T: Transport> State<T> {
 
     /// The extensions of the protocol that this side offers on a connection.
     pub(crate) fn extensions(&self, link: &T::Link) -> Extensions {
+        if T::PACKETS {
+            return Extensions::empty();
+        }
         match T::gets_messages(&self.params, link) {
             true => Extensions::all(),
             false => Extensions::all().difference(Extensions::GET | Extensions::JOINT),
@@ -168,7 +171,8 @@ impl<T: Transport> State<T> {
         if let Some(connection) = self.connection(id) {
             connection.deadline = None;
         }
-        let terms = terms(&header, self.extensions(&link), has_rendezvous);
+        let packets = T::packets(&data);
+        let terms = terms(&header, self.extensions(&link), has_rendezvous, packets);
         self.start_messages(id, terms);
         log_info!(T::EpCtrl, "{peer}: connected");
         if !is_rdm {

@@ -84,7 +84,7 @@ impl<T: Transport> State<T> {
         state.msg.peer = Some(peer.clone());
         state.msg.local = link.local_addr().ok();
         let id = self.open_connection(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
-        let terms = terms(&header, self.extensions(&link), false);
+        let terms = terms(&header, self.extensions(&link), false, None);
         self.answer(id, link, terms.extensions, data)
             .inspect_err(|error| self.drop_connection(id, *error))?;
         self.go_up(id);

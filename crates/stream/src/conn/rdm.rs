@@ -235,7 +235,7 @@ impl<T: Transport> State<T> {
         let decision = self.decide_request(old, order_of_addresses, greeting.pid);
         log_info!(T::EpCtrl, "{peer} asks to connect: {decision:?}");
         if decision == Decision::Refuse {
-            return reject::<T>(&link, &from, data);
+            return reject::<T>(&link, &from, &T::refusal_data(data, true));
         }
         let mut from_peer = Named {
             addr: FiAddr::NOTAVAIL,
@@ -253,12 +253,13 @@ impl<T: Transport> State<T> {
             Ok(id) => id,
             Err(error) => {
                 log_warn!(T::EpCtrl, "{peer}: refused: {error}");
-                return reject::<T>(&link, &from, data);
+                return reject::<T>(&link, &from, &T::refusal_data(data, false));
             }
         };
         let answer = greeting.answer(T::pid(&self.params)).with_context(own);
         let has_rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
-        let terms = terms(&header, self.extensions(&link), has_rendezvous);
+        let packets = T::packets(data);
+        let terms = terms(&header, self.extensions(&link), has_rendezvous, packets);
         let accepted = T::reply_data(&mut self.readiness, &link, answer)
             .and_then(|data| self.answer(id, link, terms.extensions, &data));
         if let Err(error) = accepted {

@@ -208,11 +208,17 @@ enum Read {
 }
 
 /// What two peers agree on: this side offers `own`, the other what is in the header it sent.
-pub(crate) fn terms(header: &Header, own: Extensions, has_rendezvous: bool) -> Terms {
+pub(crate) fn terms(
+    header: &Header,
+    own: Extensions,
+    has_rendezvous: bool,
+    packets: Option<u64>,
+) -> Terms {
     let both = header.extensions.intersection(own);
     Terms {
         order: header.data_order(),
         has_rendezvous,
+        packets,
         extensions: match header.host == ByteOrder::NATIVE {
             true => both,
             false => both

@@ -38,6 +38,9 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// Whether there may be firewalls between peers (`FI_FIREWALL_ADDR`).
     const KNOWS_FIREWALLS: bool = false;
 
+    /// Whether its messages are in packets (`FI_PROTO_RXM`, `docs/design/rxm.md`).
+    const PACKETS: bool = false;
+
     /// The provider's parameters.
     type Params: AsRef<Tunables> + Debug + Send + Sync + 'static;
 
@@ -186,6 +189,19 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     ) -> core::result::Result<Greeting, HandshakeError> {
         let _ = (readiness, link);
         Greeting::parse(data).map_err(HandshakeError::Wrong)
+    }
+
+    /// The number that packets to the peer say, from the data of its request or answer, which is sound.
+    /// `None` where messages are in no packets.
+    fn packets(_data: &[u8]) -> Option<u64> {
+        None
+    }
+
+    /// The data of the refusal of a request with this data: because there is a connection, or
+    /// another is made, if `connected`.
+    fn refusal_data(request: &[u8], connected: bool) -> Vec<u8> {
+        let _ = connected;
+        request.to_vec()
     }
 }
 

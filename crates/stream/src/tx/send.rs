@@ -3,7 +3,7 @@
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
 use ripstop_engine::id::{ConnId, EpId, SlotId};
-use ripstop_engine::stream::{Engine, Replayed, SEND_HEADER, Send, SendPlan};
+use ripstop_engine::stream::{Engine, REPLAY_HEADER, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
@@ -18,7 +18,7 @@ const MAX_COALESCED_UNCOPIED: u64 = 128 * 1024;
 const MAX_COALESCED_BYTES: u64 = 384 * 1024;
 
 /// The longest header of a message.
-const MAX_HEADER: usize = ripstop_wire::xnet::base::MAX_HEADER;
+const MAX_HEADER: usize = REPLAY_HEADER;
 
 /// What a message is sent with, but for its buffers (`fi_tsendmsg(3)`).
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,7 @@ impl<T: Transport> State<T> {
         more: bool,
     ) -> Result<()> {
         let inline = match plan {
-            SendPlan::Append { inline, .. } => *inline,
+            SendPlan::Append { inline, .. } | SendPlan::Packet { inline, .. } => *inline,
             SendPlan::Defer { slot } => return self.defer(id, [&send.iov, &Iov::EMPTY], *slot),
         };
         self.append(id, send, plan)?;
@@ -191,13 +191,16 @@ impl<T: Transport> State<T> {
     /// Puts what a plan says into the transmit buffer.
     #[inline]
     fn append(&mut self, id: ConnId, send: &Send<UserBuf>, plan: &SendPlan) -> Result<()> {
-        let SendPlan::Append {
-            header,
-            header_len,
-            inline,
-        } = plan
-        else {
-            return Ok(());
+        let (header, header_len, inline) = match plan {
+            SendPlan::Append {
+                header,
+                header_len,
+                inline,
+            } => (header, header_len, inline),
+            SendPlan::Packet { index, inline } => {
+                return self.append_packet(id, send, *index, *inline);
+            }
+            SendPlan::Defer { .. } => return Ok(()),
         };
         let Some(connection) = self.connections.get_mut(id) else {
             return Err(Errno::ENOTCONN);
@@ -215,6 +218,30 @@ impl<T: Transport> State<T> {
             .push_header(header, usize::from(*header_len));
         if *inline {
             connection.tx_buffer.push_user(send.iov.segments());
+        }
+        Ok(())
+    }
+
+    /// Puts a message in a packet, or its announcement, into the transmit buffer.
+    fn append_packet(
+        &mut self,
+        id: ConnId,
+        send: &Send<UserBuf>,
+        index: Option<u16>,
+        inline: bool,
+    ) -> Result<()> {
+        let mut header = [0; MAX_HEADER];
+        let len = self.engine.packet(id, send, index, &mut header);
+        let header = header.get(..len).unwrap_or_default();
+        let payload = match inline {
+            true => Copied::User([send.iov.segments(), &[]]),
+            false => Copied::NOTHING,
+        };
+        if let Err(error) = self.stage(id, header, &payload) {
+            self.lost(id, error);
+            // As for any other message.
+            let silent = send.inject && !send.completion;
+            return if silent { Err(error) } else { Ok(()) };
         }
         Ok(())
     }
@@ -317,7 +344,7 @@ impl<T: Transport> State<T> {
         match *payload {
             Copied::User(parts) => {
                 let len: usize = parts.iter().copied().flatten().map(|buf| buf.len()).sum();
-                buffer.reserve(MAX_HEADER + len)?;
+                buffer.reserve(header.len() + len)?;
                 buffer.push(header);
                 for part in parts {
                     buffer.push_user(part);
@@ -329,7 +356,7 @@ impl<T: Transport> State<T> {
                     0 => &[],
                     _ => slots.get(slot).get(at..at + len).ok_or(Errno::ENOMEM)?,
                 };
-                buffer.reserve(MAX_HEADER + len)?;
+                buffer.reserve(header.len() + len)?;
                 buffer.push(header);
                 buffer.push(bytes);
             }

@@ -265,6 +265,7 @@ fn a_deferred_one_that_the_peer_lacks_fails_and_lets_others_pass() {
     assert!(matches!(f.start_atomic(&sum), Ok(RmaPlan::Defer { .. })));
     f.send(2, None, 5).unwrap();
     let terms = Terms {
+        packets: None,
         order: ByteOrder::Little,
         has_rendezvous: false,
         extensions: Extensions::empty(),

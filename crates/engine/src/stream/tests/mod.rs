@@ -131,6 +131,7 @@ impl Fixture {
 
     fn up_with(&mut self, extensions: Extensions) {
         let terms = Terms {
+            packets: None,
             order: ByteOrder::Little,
             has_rendezvous: true,
             extensions,
@@ -154,7 +155,7 @@ impl Fixture {
 
     /// The context of the next operation whose turn has come.
     fn replay(&mut self) -> Result<Option<usize>> {
-        let mut header = [0; MAX_HEADER];
+        let mut header = [0; REPLAY_HEADER];
         let replayed = self.engine.replay(self.conn, &mut header)?;
         Ok(replayed.map(|replayed| replayed.deferred.posted.context()))
     }

@@ -78,6 +78,7 @@ impl Fixture {
     pub(super) fn plain() -> Self {
         let mut f = Self::down();
         let terms = Terms {
+            packets: None,
             order: ByteOrder::Little,
             has_rendezvous: false,
             extensions: Extensions::empty(),

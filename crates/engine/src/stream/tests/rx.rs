@@ -404,6 +404,7 @@ fn plain_small_headers_are_those_of_messages_alone() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         let mut f = Fixture::down();
         let terms = Terms {
+            packets: None,
             order,
             has_rendezvous: true,
             extensions: STREAM_ONLY,

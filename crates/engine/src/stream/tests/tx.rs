@@ -42,11 +42,11 @@ fn a_deferred_message_that_finds_no_room_stays_the_first() {
     for context in 1..=2 {
         match f.engine.send(f.conn, &send(context)).unwrap() {
             SendPlan::Defer { slot } => slots.push(slot),
-            SendPlan::Append { .. } => unreachable!(),
+            SendPlan::Packet { .. } | SendPlan::Append { .. } => unreachable!(),
         }
     }
     f.up();
-    let mut header = [0; MAX_HEADER];
+    let mut header = [0; REPLAY_HEADER];
     let first = f.engine.replay(f.conn, &mut header).unwrap().unwrap();
     let first = first.deferred;
     assert_eq!((first.posted.context(), first.slot), (1, slots[0]));
@@ -202,6 +202,7 @@ fn peers_of_another_library_are_asked_for_leave_earlier() {
         };
         let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(16, true)));
         let terms = Terms {
+            packets: None,
             order: ByteOrder::Little,
             has_rendezvous,
             extensions,
@@ -236,7 +237,7 @@ fn op(plan: &SendPlan) -> Op {
             let bytes = &header[..usize::from(*header_len)];
             Header::parse(ByteOrder::Little, bytes).unwrap().op
         }
-        SendPlan::Defer { .. } => unreachable!(),
+        SendPlan::Packet { .. } | SendPlan::Defer { .. } => unreachable!(),
     }
 }
 

@@ -1,0 +1,250 @@
+//! Reliable datagram endpoints in packets over connected ones, `tcp;ofi_rxm`
+//! (`docs/design/rxm.md`): a second transport of the same sockets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ripstop_core::hints::Request;
+use ripstop_core::ip::answers;
+use ripstop_core::log::Subsys;
+use ripstop_core::provider;
+use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
+use ripstop_core::{FabricAttr, Info, fi_warn};
+use ripstop_os::Connect;
+use ripstop_stream::attr::{MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, offer, provider_version};
+use ripstop_stream::{EpollOnly, Fabric, HandshakeError, Origin, Os, Transport};
+use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
+use ripstop_wire::rxm::cm::{self, Answer as Accepted, EAGER_MAX, FlowControl, Number, Reason};
+use ripstop_wire::xnet::rdm::Greeting;
+use ripstop_wire::{ByteOrder, WireError};
+
+use crate::params::Params;
+use crate::socket::{Tcp, TcpSocket};
+
+/// The provider's name.
+const NAME: &str = "tcp;ofi_rxm";
+
+/// What connection data says of the size of the receive queue. Nobody reads it.
+const RX_SIZE: u32 = 4096;
+
+/// TCP with messages in packets.
+#[derive(Debug)]
+pub struct RxmTcp;
+
+/// What this side calls a connection. The lower half is for receivers that read several connections
+/// at one place; here each is read by itself.
+const fn number(pid: u32) -> Number {
+    Number { pid, index: 0 }
+}
+
+/// What a peer says of itself, in the terms of a greeting of xnet. It has no rendezvous of those.
+const fn greeting(port: u16, number: Number) -> Greeting {
+    Greeting {
+        version: 0,
+        features: 0,
+        port,
+        pid: number.pid,
+    }
+}
+
+fn emitted<const N: usize>(bytes: core::result::Result<[u8; N], WireError>) -> Result<Vec<u8>> {
+    bytes
+        .map(|bytes| bytes.to_vec())
+        .map_err(|error| error.errno())
+}
+
+impl Transport for RxmTcp {
+    const NAME: &'static str = NAME;
+    const CONNECTED: bool = false;
+    const AFTER_READS: bool = false;
+    const PACKETS: bool = true;
+    type Params = Params;
+    type Addr = SocketAddr;
+    type Link = TcpSocket;
+    type Listener = TcpSocket;
+    type System = Os;
+    type Readiness = EpollOnly;
+
+    fn default_source(params: &Params) -> SocketAddr {
+        Tcp::default_source(params)
+    }
+
+    fn bind(params: &Params, addr: &SocketAddr) -> Result<TcpSocket> {
+        Tcp::bind(params, addr)
+    }
+
+    /// There are no contexts in packets.
+    fn bind_contexts(_: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
+        fi_warn!(
+            NAME,
+            Subsys::EpCtrl,
+            "{addr}: an endpoint with {count} contexts is refused: there are none in FI_PROTO_RXM; \
+             use the provider tcp"
+        );
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn connect(
+        params: &Params,
+        to: &SocketAddr,
+        from: Origin<Self>,
+    ) -> Result<(TcpSocket, Connect)> {
+        let from = match from {
+            Origin::Listening(addr) => Origin::Listening(addr),
+            Origin::Address(addr) => Origin::Address(addr),
+            Origin::Bound(listener) => Origin::Bound(listener),
+        };
+        Tcp::connect(params, to, from)
+    }
+
+    fn prepare(params: &Params, link: &TcpSocket, dscp: Option<u8>) -> Result<()> {
+        Tcp::prepare(params, link, dscp)
+    }
+
+    fn request_data(
+        _: &mut EpollOnly,
+        _: &TcpSocket,
+        own: &SocketAddr,
+        greeting: Greeting,
+    ) -> Result<Vec<u8>> {
+        let request = cm::Request {
+            port: own.port(),
+            flow_control: FlowControl::Off,
+            eager_max: EAGER_MAX,
+            rx_size: RX_SIZE,
+            number: number(greeting.pid),
+        };
+        emitted(request.emit(ByteOrder::NATIVE))
+    }
+
+    fn read_request(
+        _: &mut EpollOnly,
+        _: &TcpSocket,
+        from: &SocketAddr,
+        data: &[u8],
+    ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
+        let request =
+            cm::Request::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
+        if request.eager_max != EAGER_MAX {
+            return Err(HandshakeError::Wrong(WireError::RxmEagerMax {
+                found: request.eager_max,
+                expected: EAGER_MAX,
+            }));
+        }
+        let peer = SocketAddr::new(from.ip(), request.port);
+        Ok((greeting(request.port, request.number), peer))
+    }
+
+    fn reply_data(_: &mut EpollOnly, _: &TcpSocket, greeting: Greeting) -> Result<Vec<u8>> {
+        let answer = Accepted {
+            number: number(greeting.pid),
+            rx_size: RX_SIZE,
+            flow_control: FlowControl::Off,
+        };
+        emitted(answer.emit(ByteOrder::NATIVE))
+    }
+
+    fn read_reply(
+        _: &mut EpollOnly,
+        _: &TcpSocket,
+        data: &[u8],
+    ) -> core::result::Result<Greeting, HandshakeError> {
+        let answer = Accepted::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
+        Ok(greeting(0, answer.number))
+    }
+
+    fn packets(data: &[u8]) -> Option<u64> {
+        let asked = cm::Request::parse(ByteOrder::NATIVE, data).map(|request| request.number);
+        let number =
+            asked.or_else(|_| Accepted::parse(ByteOrder::NATIVE, data).map(|answer| answer.number));
+        number.ok().map(Number::in_packets)
+    }
+
+    fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {
+        let reason = match connected {
+            true => Reason::Connected,
+            false => Reason::Refused,
+        };
+        reason.emit().to_vec()
+    }
+}
+
+/// The provider named `tcp;ofi_rxm`.
+#[derive(Debug)]
+pub struct RxmTcpProvider {
+    params: Arc<Params>,
+}
+
+impl Default for RxmTcpProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RxmTcpProvider {
+    /// Reads the parameters of its sockets (`FI_TCP_*`).
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            params: Arc::new(Params::read()),
+        }
+    }
+
+    fn offer(&self) -> Info {
+        let caps = Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::SHARED_AV | Flags::AV_USER_ID;
+        let mut info = offer::<RxmTcp>(
+            (*self.params).as_ref(),
+            &Offer {
+                ep_type: EpType::Rdm,
+                addr_format: AddrFormat::SockaddrIp,
+                protocol: Protocol::Rxm,
+                protocol_version: 1,
+                domain_caps: caps,
+                ops: OPS.difference(Flags::ATOMIC) | Flags::TAGGED,
+                rx_caps: MATCHED_RX | SOURCES,
+                rx_ctx_cnt: 1,
+            },
+        );
+        info.caps -= Flags::NAMED_RX_CTX;
+        info.tx.caps -= Flags::NAMED_RX_CTX;
+        (info.domain.max_ep_tx_ctx, info.domain.max_ep_rx_ctx) = (1, 1);
+        info
+    }
+}
+
+impl ProviderInfo for RxmTcpProvider {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn version(&self) -> Version {
+        provider_version()
+    }
+
+    fn getinfo(&self, request: &Request<'_>) -> Answer {
+        let addresses = match self.params.addresses() {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                let why = "the interfaces of this machine cannot be listed".to_owned();
+                fi_warn!(NAME, Subsys::Core, "{why}: {error}");
+                return Answer::from(Refusal::Failed(error, why));
+            }
+        };
+        let mut answer = Answer::collect([answers(request, &self.offer(), &addresses)]);
+        for found in &mut answer.infos {
+            apply_defaults(found, (*self.params).as_ref(), request.hints);
+        }
+        answer
+    }
+}
+
+impl provider::Provider for RxmTcpProvider {
+    type Fabric = Fabric<RxmTcp>;
+
+    fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Fabric<RxmTcp>>> {
+        Ok(Arc::new(Fabric::new(
+            attr.clone(),
+            Arc::clone(&self.params),
+        )))
+    }
+}
