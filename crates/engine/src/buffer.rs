@@ -131,7 +131,8 @@ impl<B: Buffer> Iov<B> {
             }
             let step = there.wrapping_sub(skip).min(left);
             if step > 0 {
-                part.push(segment.slice(skip as usize, step as usize)?).ok()?;
+                part.push(segment.slice(skip as usize, step as usize)?)
+                    .ok()?;
             }
             (skip, left) = (0, left.wrapping_sub(step));
         }

@@ -11,7 +11,9 @@ use ripstop_core::provider;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, fi_warn};
 use ripstop_os::Connect;
-use ripstop_stream::attr::{MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, offer, provider_version};
+use ripstop_stream::attr::{
+    MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, offer, provider_version,
+};
 use ripstop_stream::{EpollOnly, Fabric, HandshakeError, Origin, Os, Transport};
 use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
 use ripstop_wire::rxm::cm::{self, Answer as Accepted, EAGER_MAX, FlowControl, Number, Reason};
@@ -123,8 +125,7 @@ impl Transport for RxmTcp {
         from: &SocketAddr,
         data: &[u8],
     ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
-        let request =
-            cm::Request::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
+        let request = cm::Request::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
         if request.eager_max != EAGER_MAX {
             return Err(HandshakeError::Wrong(WireError::RxmEagerMax {
                 found: request.eager_max,

@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 
 use freed::unpark;
 use pair::{End, open_with};
-use ripstop_core::provider::{
-    CompletionQueue, Domain, Endpoint, Fabric as _, RecvKind, SendKind,
-};
+use ripstop_core::provider::{CompletionQueue, Domain, Endpoint, Fabric as _, RecvKind, SendKind};
 use ripstop_core::{Address, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::{RxmTcp, RxmTcpProvider};
@@ -86,7 +84,8 @@ fn exchange<D: Domain>(a: &End<D>, b: &End<D>, tag: Option<u64>, len: usize, wai
         post();
     }
     let data = (len % 2 == 1).then_some(0xabcd_ef01_2345);
-    a.ep.send(send, &[from.buf()], data, a.peer, 1, None).unwrap();
+    a.ep.send(send, &[from.buf()], data, a.peer, 1, None)
+        .unwrap();
     if waits {
         // A message of the other kind behind it: once that is there, this one is.
         let marker = Parked::park(vec![9; 3]);
@@ -171,7 +170,11 @@ fn dial(to: &Address, data: &[u8], mut drive: impl FnMut()) -> (TcpStream, Kind,
         panic!("an IP address")
     };
     let mut stream = TcpStream::connect(to).unwrap();
-    let mut request = Header::new(Kind::Request, data).unwrap().emit().unwrap().to_vec();
+    let mut request = Header::new(Kind::Request, data)
+        .unwrap()
+        .emit()
+        .unwrap()
+        .to_vec();
     request.extend_from_slice(data);
     stream.write_all(&request).unwrap();
     stream
@@ -261,7 +264,8 @@ fn tagged_messages_without_a_packet_are_received() {
         (&with_data[..], 0x42, 0x00ab_cdef),
     ] {
         let into = Parked::park(vec![0; 10]);
-        a.ep.recv(any, &[into.buf()], FiAddr::UNSPEC, 1, None).unwrap();
+        a.ep.recv(any, &[into.buf()], FiAddr::UNSPEC, 1, None)
+            .unwrap();
         // Cut where the header is not whole.
         stream.write_all(&bytes[..20]).unwrap();
         drive();

@@ -119,7 +119,11 @@ impl<B: Buffer> Engine<B> {
         let ep = self.eps.get_mut(conn.config.ep)?;
         let room = self.limits.tx_buffer.saturating_sub(conn.buffered) as u64;
         let full = ep.outstanding as usize >= ep.room;
-        if !conn.ready_to_send || conn.packets.is_some() || full || room < message.len.saturating_add(SEND_HEADER as u64) {
+        if !conn.ready_to_send
+            || conn.packets.is_some()
+            || full
+            || room < message.len.saturating_add(SEND_HEADER as u64)
+        {
             return None;
         }
         let (tag, len) = (message.tag, message.len);

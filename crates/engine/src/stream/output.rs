@@ -200,9 +200,7 @@ impl<B: Buffer> Conn<B> {
             let chunk = match segment.source {
                 Source::TxBuffer | Source::Sealed => Chunk::TxBuffer(left),
                 Source::User(buffer) => Chunk::User(buffer, skip as usize, left),
-                Source::Header(bytes) => {
-                    Chunk::Control(bytes, BASE_LEN.saturating_sub(left) as u8)
-                }
+                Source::Header(bytes) => Chunk::Control(bytes, BASE_LEN.saturating_sub(left) as u8),
                 Source::Slot(slot, at) => Chunk::Kept(slot, at.saturating_add(skip) as usize, left),
             };
             if !put(chunk) {

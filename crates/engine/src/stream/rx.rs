@@ -210,8 +210,7 @@ impl<B: Buffer> Engine<B> {
     #[inline(always)]
     fn rx_order(&self, conn_id: ConnId) -> Option<ByteOrder> {
         let conn = self.conns.get(conn_id)?;
-        let header =
-            conn.rx == RxState::Header && conn.header_have == 0 && conn.packets.is_none();
+        let header = conn.rx == RxState::Header && conn.header_have == 0 && conn.packets.is_none();
         header.then_some(conn.order)
     }
 
