@@ -9,7 +9,9 @@ Each copy is a file in FOLDER, which is named after its damage.
 import sys
 from pathlib import Path
 
-import read
+sys.dont_write_bytecode = True
+
+import read  # noqa: E402
 
 Event = read.Event
 
