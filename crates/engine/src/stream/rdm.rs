@@ -2,7 +2,7 @@
 //!
 //! Both sides may connect at once, a peer may restart under its old address, and an endpoint
 //! may send to itself. The rules are those of the C library, so that both ends of a mixed
-//! pair come to the same answer: of two simultaneous requests the one of the lower address
+//! pair come to the same answer: of two simultaneous requests the one of the higher address
 //! (as the C library compares addresses) survives; a request from the process at the other
 //! end of a connection in use is refused; a request from another process replaces it.
 
