@@ -18,6 +18,8 @@ else
     OUT=$OUT/$NODE
 fi
 ip addr add "$ADDRESS/24" dev "$NETDEV" && ip link set "$NETDEV" up || return 1
+# A link takes a moment, and programs prefer an interface that runs.
+within 30 grep -qE 'up|unknown' "/sys/class/net/$NETDEV/operstate" || return 1
 mkdir -p "$OUT"
 
 # The modules ask for these by the name of an algorithm, which busybox's modprobe does not resolve.
