@@ -1,4 +1,4 @@
-//! Everything that `cargo xtask test` runs, in order.
+//! Everything that `cargo xtask test` runs, in order; what runs beside what is said by `Beside`.
 
 use std::env;
 use std::ffi::OsString;
