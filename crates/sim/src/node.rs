@@ -53,6 +53,8 @@ pub struct NodeConfig {
     pub min_multi_recv: usize,
     /// Its receives are those of another provider, which the test plays.
     pub owned: bool,
+    /// Messages are in packets (`FI_PROTO_RXM`), of which one holds so many bytes; the same at all nodes.
+    pub packets: Option<u64>,
     /// Addresses in its address vector.
     pub known: Vec<u16>,
 }
@@ -76,6 +78,7 @@ impl NodeConfig {
             selective: true,
             min_multi_recv: 64,
             owned: false,
+            packets: None,
             known: known.to_vec(),
         }
     }
@@ -184,6 +187,7 @@ impl Node {
             net: net.clone(),
             pid,
             tunables,
+            packets: config.packets,
         };
         let fabric = Arc::new(Fabric::<Sim>::new(info.fabric.clone(), Arc::new(params)));
         let poller = net.lock().next_poller();

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_stream::{
-    EpollOnly, HandshakeError, Link, Listener, Origin, System as _, Transport, Tunables,
+    EpollOnly, HandshakeError, Link, Listener, Origin, PacketTerms, System as _, Transport,
+    Tunables,
 };
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::rdm::Greeting;
@@ -25,6 +26,8 @@ pub struct Params {
     /// Its id, which no other has or had.
     pub(crate) pid: u32,
     pub(crate) tunables: Tunables,
+    /// Messages are in packets (`FI_PROTO_RXM`), of which one holds a message of so many bytes.
+    pub(crate) packets: Option<u64>,
 }
 
 impl AsRef<Tunables> for Params {
@@ -100,6 +103,16 @@ impl Transport for Sim {
     ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
         let greeting = Greeting::parse(data).map_err(HandshakeError::Wrong)?;
         Ok((greeting, SocketAddr::new(from.ip(), greeting.port)))
+    }
+
+    fn is_in_packets(params: &Params) -> bool {
+        params.packets.is_some()
+    }
+
+    fn packets(params: &Params, _: &[u8]) -> Option<PacketTerms> {
+        let eager_max = params.packets?;
+        let number = 0;
+        Some(PacketTerms { number, eager_max })
     }
 }
 

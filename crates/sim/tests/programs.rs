@@ -328,6 +328,17 @@ fn setup() -> impl Strategy<Value = Setup> {
     )
 }
 
+/// The same nodes, with messages in packets.
+fn setup_in_packets() -> impl Strategy<Value = Setup> {
+    let longest = prop_oneof![Just(0u64), Just(100), Just(1000)];
+    (setup(), longest).prop_map(|(mut setup, longest)| {
+        for node in &mut setup.nodes {
+            node.packets = Some(longest);
+        }
+        setup
+    })
+}
+
 /// What nodes do whose receives are their own.
 fn op_of_owners() -> impl Strategy<Value = Op> {
     op(0, 0).prop_filter_map("an owner does that itself", |op| match op {
@@ -362,6 +373,22 @@ proptest! {
     #[test]
     fn every_operation_ends_when_streams_are_cut_and_processes_die(
         setup in setup(),
+        program in prop::collection::vec(op(0, 6), 0..80),
+    ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn every_operation_in_packets_ends_as_promised(
+        setup in setup_in_packets(),
+        program in prop::collection::vec(op(0, 0), 0..80),
+    ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn every_operation_in_packets_ends_when_streams_are_cut_and_processes_die(
+        setup in setup_in_packets(),
         program in prop::collection::vec(op(0, 6), 0..80),
     ) {
         World::new(&setup).run(&program);

@@ -14,7 +14,7 @@ use ripstop_os::Connect;
 use ripstop_stream::attr::{
     MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, offer, provider_version,
 };
-use ripstop_stream::{EpollOnly, Fabric, HandshakeError, Origin, Os, Transport};
+use ripstop_stream::{EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, Transport};
 use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
 use ripstop_wire::rxm::cm::{self, Answer as Accepted, EAGER_MAX, FlowControl, Number, Reason};
 use ripstop_wire::xnet::rdm::Greeting;
@@ -59,7 +59,6 @@ impl Transport for RxmTcp {
     const NAME: &'static str = NAME;
     const CONNECTED: bool = false;
     const AFTER_READS: bool = false;
-    const PACKETS: bool = true;
     type Params = Params;
     type Addr = SocketAddr;
     type Link = TcpSocket;
@@ -154,11 +153,18 @@ impl Transport for RxmTcp {
         Ok(greeting(0, answer.number))
     }
 
-    fn packets(data: &[u8]) -> Option<u64> {
+    fn is_in_packets(_: &Params) -> bool {
+        true
+    }
+
+    fn packets(_: &Params, data: &[u8]) -> Option<PacketTerms> {
         let asked = cm::Request::parse(ByteOrder::NATIVE, data).map(|request| request.number);
         let number =
             asked.or_else(|_| Accepted::parse(ByteOrder::NATIVE, data).map(|answer| answer.number));
-        number.ok().map(Number::in_packets)
+        number.ok().map(|number| PacketTerms {
+            number: number.in_packets(),
+            eager_max: u64::from(EAGER_MAX),
+        })
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {
@@ -220,6 +226,10 @@ impl ProviderInfo for RxmTcpProvider {
 
     fn version(&self) -> Version {
         provider_version()
+    }
+
+    fn is_by_name_only(&self) -> bool {
+        true
     }
 
     fn getinfo(&self, request: &Request<'_>) -> Answer {

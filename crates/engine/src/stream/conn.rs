@@ -7,7 +7,7 @@ use ripstop_wire::xnet::base::BASE_LEN;
 use ripstop_wire::xnet::cm::Extensions;
 
 use crate::Buffer;
-use crate::id::{EpId, SlotId, SrxId};
+use crate::id::{EpId, MessageId, SlotId, SrxId};
 use crate::matching::Envelope;
 use crate::ring::Ring;
 use crate::stream::arriving::{Arriving, Incoming, RxState, Target};
@@ -379,6 +379,29 @@ impl<B: Buffer> Conn<B> {
                 ..
             }
         )
+    }
+
+    /// How much of a message of this length, whose header has come, follows that.
+    pub(super) const fn payload_len(&self, message: u64) -> u64 {
+        match &self.packets {
+            Some(Packets {
+                segment: Some(segment),
+                ..
+            }) => segment.len,
+            _ => message,
+        }
+    }
+
+    /// The rest of an unexpected message that has not come whole goes to `to`.
+    pub(super) fn redirect(&mut self, id: MessageId, to: Target) {
+        let unexpected = Target::Unexpected(id);
+        if let RxState::Payload { target, .. } = &mut self.rx
+            && *target == unexpected
+        {
+            *target = to;
+        } else if let Some(entry) = self.cts.iter_mut().find(|cts| cts.target == unexpected) {
+            entry.target = to;
+        }
     }
 
     /// The rest of the write that is arriving goes nowhere.

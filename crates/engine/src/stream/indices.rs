@@ -12,24 +12,55 @@ use crate::ring::try_push;
 pub(super) struct Packets {
     /// The number that packets to the peer say.
     pub(super) to: u64,
-    /// The messages that the peer has announced, under indices of this side.
-    pub(super) announced: Table<Announced>,
+    /// The messages of which a packet has come and payload is still to come, under indices of this side.
+    pub(super) expected: Table<Expected>,
+    /// Those of them that come in segments.
+    pub(super) segmented: Vec<u16>,
+    /// The segment that is arriving.
+    pub(super) segment: Option<Arriving>,
 }
 
-/// A message whose payload is still at its sender.
+/// A message whose payload has not come whole.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Announced {
+pub(super) enum Expected {
+    /// It was announced, and is to be read.
+    Announced {
+        /// What the sender calls it.
+        id: u64,
+        /// Where its payload is.
+        memory: RmaIovs,
+    },
+    /// It comes in segments.
+    Segments(Progress),
+}
+
+/// How far a message in segments has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
     /// What the sender calls it.
     pub(super) id: u64,
-    /// Where its payload is.
-    pub(super) memory: RmaIovs,
+    /// The number of its next segment.
+    pub(super) next: u32,
+    /// Bytes of its payload that have come.
+    pub(super) have: u64,
+}
+
+/// A segment that is arriving.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving {
+    /// The index of its message.
+    pub(super) index: u16,
+    /// Its length in bytes.
+    pub(super) len: u64,
 }
 
 impl Packets {
     pub(super) const fn new(to: u64) -> Self {
         Self {
             to,
-            announced: Table::new(),
+            expected: Table::new(),
+            segmented: Vec::new(),
+            segment: None,
         }
     }
 }

@@ -42,6 +42,7 @@ mod recv;
 mod request;
 mod rma;
 mod rx;
+mod segments;
 mod target;
 mod terms;
 #[cfg(test)]
@@ -67,7 +68,7 @@ pub use request::{
 };
 pub use rma::{Appended, RmaPlan};
 pub use rx::{RxWant, Whole};
-pub use terms::Terms;
+pub use terms::{PacketTerms, Terms};
 pub use tx::{REPLAY_HEADER, Replayed};
 pub use watch::{Announced, LongMessages, Pending, Queued, Waiting};
 pub use work::Unposted;

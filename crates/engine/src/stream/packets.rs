@@ -18,7 +18,7 @@ use crate::stream::arriving::Target;
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
 use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
-use crate::stream::indices::Announced;
+use crate::stream::indices::Expected;
 use crate::stream::records::Origin;
 use crate::stream::request::{Send, SendPlan, TxDone};
 use crate::{Buffer, Iov, Reached};
@@ -248,7 +248,8 @@ impl<B: Buffer> Engine<B> {
                 memory,
             } => {
                 let packets = conn.packets.as_mut().ok_or(Errno::EPROTO)?;
-                let index = packets.announced.insert(Announced { id, memory }, true)?;
+                let announced = Expected::Announced { id, memory };
+                let index = packets.expected.insert(announced, true)?;
                 let rts = Rts {
                     index,
                     address: None,
@@ -265,8 +266,10 @@ impl<B: Buffer> Engine<B> {
                 self.refuse_packet_atomic(conn_id, &atomic)?;
                 return Ok(());
             }
-            Body::Segment(..)
-            | Body::AtomicResult(_)
+            Body::Segment(message, segment) => {
+                return self.start_segment(conn_id, envelope(message, ack), &segment);
+            }
+            Body::AtomicResult(_)
             | Body::Credit(_)
             | Body::WriteReady { .. }
             | Body::WriteDone(_) => return Err(Errno::EPROTO),
@@ -324,7 +327,9 @@ impl<B: Buffer> Engine<B> {
     ) -> Result<bool> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let packets = conn.packets.as_ref().ok_or(Errno::EPROTO)?;
-        let memory = packets.announced.get(index).ok_or(Errno::EPROTO)?.memory;
+        let Some(&Expected::Announced { memory, .. }) = packets.expected.get(index) else {
+            return Err(Errno::EPROTO);
+        };
         let iov = match target {
             Target::Recv(recv, at) => {
                 let matcher = self.srxs.find(conn.srx).ok_or(Errno::EPROTO)?;
@@ -393,10 +398,10 @@ impl<B: Buffer> Engine<B> {
         let announced = conn
             .packets
             .as_mut()
-            .and_then(|packets| packets.announced.take(index));
+            .and_then(|packets| packets.expected.take(index));
         let told = match announced {
-            Some(Announced { id, .. }) => conn.queue_packet(Body::ReadDone(id)),
-            None => Err(Errno::EPROTO),
+            Some(Expected::Announced { id, .. }) => conn.queue_packet(Body::ReadDone(id)),
+            _ => Err(Errno::EPROTO),
         };
         self.mark_output(conn_id);
         if let Target::Recv(recv, at) = target {

@@ -9,7 +9,7 @@ use crate::id::{
 use crate::ids::UserIds;
 use crate::matching::{Envelope, Matcher, Recv, Unexpected, Want};
 use crate::pool::Pool;
-use crate::stream::arriving::{RxState, Target};
+use crate::stream::arriving::Target;
 use crate::stream::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
 use crate::stream::records::Origin;
 use crate::{Buffer, Iov};
@@ -125,10 +125,8 @@ impl<B: Buffer> Engine<B> {
         });
         if kept < envelope.len {
             // Still arriving: the rest goes straight to the receive.
-            if let Some(conn) = self.conns.find_mut(conn)
-                && let RxState::Payload { target, .. } = &mut conn.rx
-            {
-                *target = Target::Recv(recv_id, base);
+            if let Some(conn) = self.conns.find_mut(conn) {
+                conn.redirect(id, Target::Recv(recv_id, base));
             }
         } else {
             let origin = Origin {
@@ -281,9 +279,8 @@ impl<B: Buffer> Engine<B> {
             self.request_payload(conn_id, rts, Target::Discard, message.envelope);
         } else if message.kept < message.envelope.len
             && let Some(conn) = self.conns.get_mut(conn_id)
-            && let RxState::Payload { target, .. } = &mut conn.rx
         {
-            *target = Target::Discard;
+            conn.redirect(id, Target::Discard);
         }
     }
 

@@ -433,7 +433,7 @@ impl<B: Buffer> Engine<B> {
         conn.rx = RxState::Payload {
             target,
             done: 0,
-            left: envelope.len,
+            left: conn.payload_len(envelope.len),
         };
     }
 
@@ -546,12 +546,15 @@ impl<B: Buffer> Engine<B> {
         }
         if finished {
             conn.rx = RxState::Header;
+            if conn.packets.is_some() {
+                return self.finish_unit(conn_id, target);
+            }
             self.finish_payload(conn_id, target);
         }
     }
 
     #[inline]
-    fn finish_payload(&mut self, conn_id: ConnId, target: Target) {
+    pub(super) fn finish_payload(&mut self, conn_id: ConnId, target: Target) {
         let Some(conn) = self.conns.get(conn_id) else {
             return;
         };

@@ -1,7 +1,6 @@
 //! What the two ends of a connection agree on in their handshake.
 
 use ripstop_wire::ByteOrder;
-use ripstop_wire::rxm::cm::EAGER_MAX;
 use ripstop_wire::xnet::cm::Extensions;
 
 use crate::Buffer;
@@ -22,8 +21,17 @@ pub struct Terms {
     pub has_rendezvous: bool,
     /// What goes beyond the protocol of the C library.
     pub extensions: Extensions,
-    /// Messages are in packets (`FI_PROTO_RXM`), which say this number.
-    pub packets: Option<u64>,
+    /// Messages are in packets (`FI_PROTO_RXM`).
+    pub packets: Option<PacketTerms>,
+}
+
+/// What the two ends of a connection for packets agreed on.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketTerms {
+    /// The number that packets to the peer say.
+    pub number: u64,
+    /// The longest message in bytes that is in one packet.
+    pub eager_max: u64,
 }
 
 impl<B: Buffer> Engine<B> {
@@ -31,13 +39,14 @@ impl<B: Buffer> Engine<B> {
     pub fn conn_up(&mut self, id: ConnId, terms: Terms) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.up = true;
-            conn.packets = terms.packets.map(Packets::new);
+            conn.packets = terms.packets.map(|packets| Packets::new(packets.number));
             conn.settle_ready();
             conn.order = terms.order;
             let eager_max = match terms {
                 Terms {
-                    packets: Some(_), ..
-                } => u64::from(EAGER_MAX),
+                    packets: Some(packets),
+                    ..
+                } => packets.eager_max,
                 Terms {
                     has_rendezvous: false,
                     ..

@@ -81,7 +81,7 @@ impl<B: Buffer> Engine<B> {
             conn.rx = RxState::Payload {
                 target: Target::Unexpected(id),
                 done: 0,
-                left: payload,
+                left: conn.payload_len(payload),
             };
             return self.lower_eager_limit(conn_id);
         }

@@ -66,7 +66,7 @@ impl<T: Transport> State<T> {
 
     /// The extensions of the protocol that this side offers on a connection.
     pub(crate) fn extensions(&self, link: &T::Link) -> Extensions {
-        if T::PACKETS {
+        if T::is_in_packets(&self.params) {
             return Extensions::empty();
         }
         match T::gets_messages(&self.params, link) {
@@ -171,7 +171,7 @@ impl<T: Transport> State<T> {
         if let Some(connection) = self.connection(id) {
             connection.deadline = None;
         }
-        let packets = T::packets(&data);
+        let packets = T::packets(&self.params, &data);
         let terms = terms(&header, self.extensions(&link), has_rendezvous, packets);
         self.start_messages(id, terms);
         log_info!(T::EpCtrl, "{peer}: connected");

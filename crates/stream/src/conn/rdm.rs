@@ -258,7 +258,7 @@ impl<T: Transport> State<T> {
         };
         let answer = greeting.answer(T::pid(&self.params)).with_context(own);
         let has_rendezvous = answer.granted().is_ok_and(|p| p.has_rendezvous());
-        let packets = T::packets(data);
+        let packets = T::packets(&self.params, data);
         let terms = terms(&header, self.extensions(&link), has_rendezvous, packets);
         let accepted = T::reply_data(&mut self.readiness, &link, answer)
             .and_then(|data| self.answer(id, link, terms.extensions, &data));

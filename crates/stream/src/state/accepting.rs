@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ripstop_engine::id::EpId;
-use ripstop_engine::stream::Terms;
 use ripstop_engine::stream::cm::CmReader;
+use ripstop_engine::stream::{PacketTerms, Terms};
 use ripstop_os::{Interest, Spare};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
@@ -212,7 +212,7 @@ pub(crate) fn terms(
     header: &Header,
     own: Extensions,
     has_rendezvous: bool,
-    packets: Option<u64>,
+    packets: Option<PacketTerms>,
 ) -> Terms {
     let both = header.extensions.intersection(own);
     Terms {

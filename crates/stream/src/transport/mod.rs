@@ -10,6 +10,7 @@ pub(crate) mod readiness;
 
 use std::fmt::{self, Debug};
 
+use ripstop_engine::stream::PacketTerms;
 use ripstop_os::Connect;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::WireError;
@@ -37,9 +38,6 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
 
     /// Whether there may be firewalls between peers (`FI_FIREWALL_ADDR`).
     const KNOWS_FIREWALLS: bool = false;
-
-    /// Whether its messages are in packets (`FI_PROTO_RXM`, `docs/design/rxm.md`).
-    const PACKETS: bool = false;
 
     /// The provider's parameters.
     type Params: AsRef<Tunables> + Debug + Send + Sync + 'static;
@@ -191,9 +189,14 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
         Greeting::parse(data).map_err(HandshakeError::Wrong)
     }
 
-    /// The number that packets to the peer say, from the data of its request or answer, which is sound.
-    /// `None` where messages are in no packets.
-    fn packets(_data: &[u8]) -> Option<u64> {
+    /// Whether messages are in packets (`FI_PROTO_RXM`, `docs/design/rxm.md`).
+    fn is_in_packets(_params: &Self::Params) -> bool {
+        false
+    }
+
+    /// The terms of a connection for packets, from the data of the peer's request or answer, which is
+    /// sound. `None` where messages are in no packets.
+    fn packets(_params: &Self::Params, _data: &[u8]) -> Option<PacketTerms> {
         None
     }
 

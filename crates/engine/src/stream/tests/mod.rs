@@ -6,6 +6,7 @@ mod close;
 mod eager;
 mod get;
 mod owned;
+mod packets;
 mod rma;
 mod rx;
 mod tx;

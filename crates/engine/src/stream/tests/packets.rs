@@ -1,0 +1,346 @@
+//! Messages in packets, as the C library sends them.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+
+use proptest::prelude::*;
+use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Message, Packet, Part, Segment, emit_packet};
+use ripstop_wire::xnet::base::BaseFlags;
+
+use super::*;
+use crate::id::SlotId;
+
+/// How many messages there are, each with its own tag.
+const MESSAGES: usize = 6;
+
+/// Where the receive of each message is.
+const PLACE: usize = 0x10_0000;
+
+/// The longest segment.
+const SEGMENT: usize = 100;
+
+/// The context of a message that was dropped.
+const DROPPED: usize = 1000;
+
+impl Fixture {
+    fn up_in_packets(&mut self) {
+        let terms = Terms {
+            packets: Some(PacketTerms {
+                number: 3,
+                eager_max: 100,
+            }),
+            order: ByteOrder::Little,
+            has_rendezvous: false,
+            extensions: Extensions::empty(),
+        };
+        self.engine.conn_up(self.conn, terms);
+    }
+
+    fn packet(&mut self, body: Body) -> Result<()> {
+        let mut bytes = [0; MAX_UNIT_HEADER];
+        let packet = Packet { conn: 0, body };
+        let len = emit_packet(ByteOrder::Little, BaseFlags::empty(), &packet, &mut bytes).unwrap();
+        let used = self.engine.rx_header(self.conn, &bytes[..len])?;
+        assert_eq!(used, len);
+        Ok(())
+    }
+
+    fn segment(&mut self, id: u64, len: u64, number: u32, part: Part, bytes: u16) -> Result<()> {
+        let message = Message {
+            tag: Some(id),
+            data: None,
+            len,
+        };
+        let segment = Segment {
+            id,
+            number,
+            part,
+            len: bytes,
+        };
+        self.packet(Body::Segment(message, segment))
+    }
+}
+
+/// What the peer sends: for each message its length, whether it is in segments, and how much was sent.
+struct Peer {
+    lens: [usize; MESSAGES],
+    sent: [usize; MESSAGES],
+    numbers: [u32; MESSAGES],
+    began: [bool; MESSAGES],
+    /// Units that the receiver has not read: the header, and the part of a message behind it.
+    stream: Vec<(Body, usize, usize, usize)>,
+}
+
+impl Peer {
+    /// Sends the next packet of a message.
+    fn step(&mut self, id: usize) {
+        let (len, sent) = (self.lens[id], self.sent[id]);
+        if self.began[id] && sent == len {
+            return;
+        }
+        let message = Message {
+            tag: Some(id as u64),
+            data: None,
+            len: len as u64,
+        };
+        let more = (len - sent).min(SEGMENT);
+        let body = match len <= SEGMENT {
+            true => Body::Eager(message),
+            false => {
+                let part = match sent {
+                    0 => Part::First,
+                    _ if sent + more == len => Part::Last,
+                    _ => Part::Middle,
+                };
+                let segment = Segment {
+                    id: 70 + id as u64,
+                    number: self.numbers[id],
+                    part,
+                    len: more as u16,
+                };
+                Body::Segment(message, segment)
+            }
+        };
+        self.stream.push((body, id, sent, more));
+        self.began[id] = true;
+        self.numbers[id] += 1;
+        self.sent[id] += more;
+    }
+}
+
+const fn byte(id: usize, at: usize) -> u8 {
+    (id * 31 + at * 7 + at / 256) as u8
+}
+
+/// The receiver's memory, and what it has been told.
+#[derive(Default)]
+struct Receiver {
+    user: BTreeMap<usize, u8>,
+    slots: BTreeMap<SlotId, Vec<u8>>,
+    done: Vec<usize>,
+    failed: Vec<(usize, Errno)>,
+    dropped: usize,
+}
+
+impl Receiver {
+    /// Reads all that there is and that the engine takes; `reading` is how far the first unit has come.
+    fn drive(&mut self, f: &mut Fixture, peer: &mut Peer, reading: &mut Option<usize>) {
+        loop {
+            while let Some(slot) = f.engine.pop_freed() {
+                self.slots.remove(&slot);
+            }
+            while let Some(conn) = f.engine.pop_resumed() {
+                f.engine.rx_retry(conn);
+            }
+            loop {
+                match f.pop() {
+                    Ok(completion) if completion.context == DROPPED => self.dropped += 1,
+                    Ok(completion) => self.done.push(completion.context),
+                    Err(Errno::EAVAIL) => self.failed.extend(f.failed()),
+                    Err(_) => break,
+                }
+            }
+            let Some(&(body, id, from, len)) = peer.stream.first() else {
+                return;
+            };
+            let Some(have) = *reading else {
+                if f.engine.rx_in_header(f.conn) {
+                    f.packet(body).unwrap();
+                    *reading = Some(0);
+                }
+                if !f.engine.rx_in_header(f.conn)
+                    && matches!(f.engine.rx_want(f.conn), RxWant::Blocked)
+                {
+                    return;
+                }
+                if len == 0 {
+                    (*reading, _) = (None, peer.stream.remove(0));
+                }
+                continue;
+            };
+            let count = match f.engine.rx_want(f.conn) {
+                RxWant::Blocked => return,
+                RxWant::Place(iov, at, count) => {
+                    for more in 0..count as usize {
+                        let to = iov.address() + at as usize + more;
+                        self.user.insert(to, byte(id, from + have + more));
+                    }
+                    count
+                }
+                RxWant::Keep(slot, total, at, count) => {
+                    let slot = self.slots.entry(slot).or_default();
+                    slot.resize(total as usize, 0);
+                    for more in 0..count as usize {
+                        slot[at as usize + more] = byte(id, from + have + more);
+                    }
+                    count
+                }
+                RxWant::Discard(count) => count,
+                other => panic!("{other:?}"),
+            };
+            f.engine.rx_placed(f.conn, count);
+            *reading = Some(have + count as usize);
+            if have + count as usize == len {
+                (*reading, _) = (None, peer.stream.remove(0));
+            }
+        }
+    }
+
+    fn post(&mut self, f: &mut Fixture, id: usize, len: usize) {
+        let want = Want {
+            tag: Some((id as u64, 0)),
+            src: FiAddr::UNSPEC,
+        };
+        let place = Mem(PLACE * (id + 1), len);
+        let recv = Recv::new(Iov::one(place), want, id);
+        for copy in f.post(recv) {
+            let to = copy.iov.address() + copy.at as usize;
+            let from = &self.slots[&copy.slot];
+            let bytes = from[..copy.len as usize].iter();
+            self.user.extend((to..).zip(bytes.copied()));
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The peer sends the next packet of a message.
+    Send(usize),
+    /// The receiver reads.
+    Read,
+    /// A receive is posted.
+    Post(usize),
+    /// A message that has begun to come is dropped.
+    Drop(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..MESSAGES).prop_map(Step::Send),
+        3 => Just(Step::Read),
+        2 => (0..MESSAGES).prop_map(Step::Post),
+        1 => (0..MESSAGES).prop_map(Step::Drop),
+    ];
+    prop::collection::vec(step, 0..60)
+}
+
+proptest! {
+    /// Whatever the order in which segments of several messages come, and receives are posted or
+    /// messages dropped meanwhile: each byte arrives in its place, and each message once.
+    #[test]
+    fn segments_find_their_places(
+        lens in prop::array::uniform6(0..6 * SEGMENT),
+        short in prop::array::uniform6(prop::bool::weighted(0.2)),
+        kept_longest in prop_oneof![Just(0), Just(u64::MAX)],
+        steps in steps(),
+    ) {
+        let limits = Limits { kept_bytes: 1 << 20, kept_total: 1 << 20, kept_messages: 100, kept_longest, ..LIMITS };
+        let mut f = Fixture::of(limits, |engine| engine.open_srx(Matcher::new(16, true)));
+        f.up_in_packets();
+        let mut peer = Peer {
+            lens,
+            sent: [0; MESSAGES],
+            numbers: [0; MESSAGES],
+            began: [false; MESSAGES],
+            stream: Vec::new(),
+        };
+        let mut receiver = Receiver::default();
+        let mut reading = None;
+        let room = |id: usize| if short[id] { lens[id] / 2 } else { lens[id] };
+        let (mut posted, mut dropped) = ([false; MESSAGES], [false; MESSAGES]);
+        let finish = (0..MESSAGES).flat_map(|id| vec![Step::Post(id)].into_iter().chain(vec![Step::Send(id); 7]));
+        for step in steps.into_iter().chain(finish).chain([Step::Read]) {
+            match step {
+                Step::Send(id) => peer.step(id),
+                Step::Read => receiver.drive(&mut f, &mut peer, &mut reading),
+                Step::Post(id) if !posted[id] && !dropped[id] => {
+                    posted[id] = true;
+                    receiver.post(&mut f, id, room(id));
+                    receiver.drive(&mut f, &mut peer, &mut reading);
+                }
+                Step::Drop(id) if !posted[id] && !dropped[id] => {
+                    let want = Want { tag: Some((id as u64, 0)), src: FiAddr::UNSPEC };
+                    let flags = RecvFlags { peek: true, discard: true, ..RecvFlags::default() };
+                    dropped[id] = f.engine.peek(f.ep, want, DROPPED, flags).unwrap();
+                    let told = receiver.failed.len();
+                    receiver.failed.extend(f.failed());
+                    if !dropped[id] {
+                        prop_assert_eq!(receiver.failed.remove(told), (DROPPED, Errno::ENOMSG));
+                    }
+                    receiver.drive(&mut f, &mut peer, &mut reading);
+                }
+                Step::Post(_) | Step::Drop(_) => {}
+            }
+        }
+        prop_assert!(peer.stream.is_empty(), "{:?}", f.engine.rx_want(f.conn));
+        let mut ended: Vec<usize> = receiver.done;
+        ended.extend(receiver.failed.iter().map(|(context, error)| {
+            assert_eq!(*error, Errno::ETRUNC);
+            assert!(short[*context]);
+            *context
+        }));
+        ended.sort_unstable();
+        let expected: Vec<usize> = (0..MESSAGES).filter(|id| !dropped[*id]).collect();
+        prop_assert_eq!(ended, expected);
+        prop_assert_eq!(receiver.dropped, dropped.iter().filter(|dropped| **dropped).count());
+        for id in (0..MESSAGES).filter(|id| !dropped[*id]) {
+            for at in 0..room(id) {
+                prop_assert_eq!(receiver.user.get(&(PLACE * (id + 1) + at)), Some(&byte(id, at)));
+            }
+        }
+        let conn = f.engine.conn(f.conn).unwrap();
+        prop_assert!(conn.is_idle(), "nothing is left");
+        prop_assert_eq!(f.engine.kept(), 0);
+    }
+}
+
+#[test]
+fn segments_out_of_order_are_refused() {
+    let first = |f: &mut Fixture| {
+        f.recv(1, Some(4), 300);
+        f.segment(4, 300, 0, Part::First, 100).unwrap();
+        f.engine.rx_placed(f.conn, 100);
+    };
+    type Wrong = (u64, u64, u32, Part, u16);
+    let wrong: [Wrong; 9] = [
+        // Another of the same name begins.
+        (4, 300, 0, Part::First, 100),
+        // One that has not begun.
+        (5, 300, 1, Part::Middle, 100),
+        // One is left out, or comes again.
+        (4, 300, 2, Part::Middle, 100),
+        (4, 300, 0, Part::Middle, 100),
+        // The message has another length now.
+        (4, 400, 1, Part::Middle, 100),
+        // It is at its end too early, too late or behind it.
+        (4, 300, 1, Part::Last, 100),
+        (4, 300, 1, Part::Middle, 200),
+        (4, 300, 1, Part::Last, 201),
+        (4, 300, 1, Part::Middle, 0),
+    ];
+    for (id, len, number, part, bytes) in wrong {
+        let mut f = Fixture::down();
+        f.up_in_packets();
+        first(&mut f);
+        let refused = f.segment(id, len, number, part, bytes);
+        assert_eq!(refused, Err(Errno::EPROTO), "{number} {part:?} {bytes}");
+        f.engine.close_conn(f.conn, Errno::ECONNRESET);
+        assert_eq!(f.failed(), [(1, Errno::ECONNRESET)]);
+    }
+}
+
+#[test]
+fn a_sender_cannot_begin_messages_without_end() {
+    let mut f = Fixture::down();
+    f.up_in_packets();
+    let begin = |f: &mut Fixture, id| {
+        f.recv(1, Some(id), 300);
+        f.segment(id, 300, 0, Part::First, 100)?;
+        f.engine.rx_placed(f.conn, 100);
+        Ok::<(), Errno>(())
+    };
+    for id in 0..256 {
+        begin(&mut f, id).unwrap();
+    }
+    assert_eq!(begin(&mut f, 256), Err(Errno::EPROTO));
+}
