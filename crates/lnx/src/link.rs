@@ -327,12 +327,6 @@ impl DirectAccess<LnxLink> for LnxDirect {
         }
     }
 
-    fn note_streamed(link: &LnxLink, len: u64, elapsed: Duration) {
-        if let Some(link) = link.shm() {
-            ShmDirect::note_streamed(link, len, elapsed);
-        }
-    }
-
     fn take_get_limit(link: &LnxLink) -> Option<u8> {
         ShmDirect::take_get_limit(link.shm()?)
     }

@@ -216,10 +216,10 @@ impl Attach {
         self.is_attachable(peer).then_some(Record::Request(key))
     }
 
-    /// Reads payloads from the peer's process into buffers, which are as long together, and takes the time
-    /// now and then. `false` says that not all of them were read.
+    /// Reads payloads from the peer's process into buffers, which are as long together, and takes the time.
+    /// `false` says that not all of them were read.
     pub(crate) fn get(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
-        let began = self.choice.is_attach_timed().then(clock::now);
+        let began = clock::now();
         let got = self.read(peer, from, into);
         if got {
             self.note_got(from, began);
@@ -291,27 +291,25 @@ impl Attach {
         }
     }
 
-    /// A payload was copied by attach; it took the time since `began`, if that was taken.
-    fn note_copied(&mut self, len: usize, began: Option<Duration>) {
+    /// A payload was copied by attach, since `began`.
+    fn note_copied(&mut self, len: usize, began: Duration) {
         self.count(Copied::one(len as u64));
-        if let Some(began) = began {
-            self.choice.note_attach(len as u64, clock::now() - began);
-        }
+        self.choice.note_attach(len as u64, 1, clock::now() - began);
     }
 
     /// These payloads were copied by one call. The time of one of them is what the call has taken for each,
     /// if they are equally long.
-    fn note_got(&mut self, from: &[Payload], began: Option<Duration>) {
+    fn note_got(&mut self, from: &[Payload], began: Duration) {
         let bytes: u64 = from.iter().map(|payload| payload.len).sum();
         self.count(Copied {
             payloads: from.len() as u64,
             bytes,
         });
-        if let (Some(began), [first, others @ ..]) = (began, from)
+        if let [first, others @ ..] = from
             && others.iter().all(|other| other.len == first.len)
         {
             let each = (clock::now() - began) / from.len() as u32;
-            self.choice.note_attach(first.len, each);
+            self.choice.note_attach(first.len, from.len(), each);
         }
     }
 
@@ -324,7 +322,7 @@ impl Attach {
             self.copies.note_joint();
         }
         if let Some(elapsed) = elapsed {
-            self.choice.note_attach(len, elapsed);
+            self.choice.note_attach(len, 1, elapsed);
         }
     }
 
@@ -465,7 +463,7 @@ impl Attach {
             base: found.addr,
             len: found.len,
         }];
-        let began = self.choice.is_attach_timed().then(clock::now);
+        let began = clock::now();
         let count = match write {
             true => {
                 let mut here = [IoVec::EMPTY; MAX_SEGMENTS];

@@ -3,10 +3,11 @@
 //! on the machine, and on how far apart the two processors are at the moment, by a factor of three and
 //! more either way. So each connection measures what both ways cost, and now and then tries the other one.
 //!
-//! A long payload passes through the ring in parts, so its cost is the time from its first byte to its
-//! last. A short one is copied by one side and then by the other; with the way of the lines between the
-//! processors that takes two and a half times what a copy takes at one side. The cost of attach depends
-//! on the length, since a call costs as much as some 10 KiB.
+//! Through the ring a payload costs a copy at each side. This side knows how long its own copies take, from
+//! the ring and to it, where payloads go both ways; and, where one payload or part comes right behind the
+//! other, how long both sides take together. All of this depends on what the other side copies
+//! meanwhile, so it is measured as it happens. The cost of attach depends on the length, since a call costs as
+//! much as some 10 KiB, and on how many payloads are copied by one call.
 
 use std::time::Duration;
 
@@ -33,8 +34,9 @@ const _: () = assert!(
 );
 const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT + 1) as usize;
 
-/// The exponent of the length from which payloads are copied by attach before anything is known.
-const FIRST_LIMIT: u8 = 14;
+/// The exponent of the shortest messages that are copied by attach. Shorter ones take longer that way where they
+/// come one at a time, and may be as fast where they do not.
+const MIN_LIMIT: u8 = 14;
 
 /// As an exponent: no length that there is. The peer tries attach now and then.
 pub(crate) const NO_LIMIT: u8 = 63;
@@ -51,17 +53,18 @@ const MAX_BETWEEN_TRIALS: u32 = 1024;
 /// Measurements of a way before it counts. The first ones often hold page faults.
 const MIN_SAMPLES: u8 = 4;
 
-/// Copies by attach that are not timed after one that was, once the ways were compared.
-const UNTIMED_ATTACHES: u32 = 7;
-
 /// Measurements over which the average is taken, about.
 const AVERAGED: u32 = 8;
 
 /// A way is given up for the other where that is faster by this part of its cost.
 const MARGIN: u32 = 16;
 
-/// The exponent of the shortest long payload.
-const LONG_EXPONENT: u32 = 16;
+/// Measurements of another kind after which those of one kind do not count any more.
+const OTHERS_UNTIL_STALE: u8 = 64;
+
+/// A part that comes from the ring came right behind the one before, if the time between the two is at
+/// most so many times that of the copy.
+const MAX_GAP_COPIES: u32 = 4;
 
 /// A way of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,22 +73,32 @@ pub(crate) enum Way {
     Attach,
 }
 
+/// What a copy through the ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingCopy {
+    /// From the ring.
+    Read,
+    /// To the ring.
+    Write,
+}
+
 /// What one connection knows of the two ways.
 #[derive(Debug)]
 pub(crate) struct CopyChoice {
     mode: CopyMode,
-    /// One copy to the ring or from it.
-    ring_copy: Cost,
-    /// A long payload through the ring, by class of length.
-    ring_long: [Cost; CLASSES],
+    /// Copies from the ring, and to it.
+    ring_reads: Fresh,
+    ring_writes: Fresh,
+    /// From the end of one copy from the ring to the end of the next that came right behind it.
+    ring_periods: Fresh,
+    /// When a copy from the ring ended, if the next one is timed too.
+    last_read: Option<Duration>,
     /// By class of length.
     attach: [Cost; CLASSES],
     /// The way of each class at the moment.
     ways: [Way; CLASSES],
     until_trial: u32,
     between_trials: u32,
-    /// Copies by attach until one is timed.
-    untimed_attaches: u32,
     /// The exponent that the peer knows.
     told: u8,
     /// The limit may have changed since the peer was told.
@@ -122,6 +135,30 @@ impl Cost {
     }
 }
 
+/// A cost that counts while it is measured among others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fresh {
+    cost: Cost,
+    /// Measurements of others until it is stale.
+    left: u8,
+}
+
+impl Fresh {
+    fn note(&mut self, len: u64, elapsed: Duration) {
+        self.cost.note(len, elapsed);
+        self.left = OTHERS_UNTIL_STALE;
+    }
+
+    /// Another kind was measured.
+    fn other_noted(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    fn known(&self) -> Option<u32> {
+        self.cost.known().filter(|_| self.left > 0)
+    }
+}
+
 /// The class of a length.
 fn class(len: u64) -> usize {
     let exponent = len.max(1).ilog2().clamp(MIN_EXPONENT, MAX_EXPONENT);
@@ -136,13 +173,14 @@ impl CopyChoice {
         };
         Self {
             mode,
-            ring_copy: Cost::default(),
-            ring_long: [Cost::default(); CLASSES],
+            ring_reads: Fresh::default(),
+            ring_writes: Fresh::default(),
+            ring_periods: Fresh::default(),
+            last_read: None,
             attach: [Cost::default(); CLASSES],
             ways: [way; CLASSES],
             until_trial: MIN_BETWEEN_TRIALS,
             between_trials: MIN_BETWEEN_TRIALS,
-            untimed_attaches: 0,
             told: 0,
             is_limit_stale: true,
         }
@@ -166,13 +204,13 @@ impl CopyChoice {
 
     /// Whether both ways of a class are known.
     fn is_judged(&self, class: usize) -> bool {
-        self.ring_cost(class).is_some() && self.attach[class].known().is_some()
+        self.ring_cost().is_some() && self.attach[class].known().is_some()
     }
 
     /// The way of the next payload of this length: the faster one, or now and then the other.
     pub(crate) fn next_way(&mut self, len: u64) -> Way {
         let way = self.preferred(len);
-        if self.mode != CopyMode::Auto || len > MAX_TRIAL_BYTES && self.knows_ring(len) {
+        if self.mode != CopyMode::Auto || len > MAX_TRIAL_BYTES && self.ring_cost().is_some() {
             return way;
         }
         match self.until_trial.checked_sub(1) {
@@ -191,16 +229,6 @@ impl CopyChoice {
         }
     }
 
-    /// Whether the time of the next copy by attach is to be taken: of the first ones, then now and then.
-    pub(crate) fn is_attach_timed(&mut self) -> bool {
-        let left = self.untimed_attaches.checked_sub(1);
-        self.untimed_attaches = left.unwrap_or(match self.between_trials {
-            ..=MIN_BETWEEN_TRIALS => 0,
-            _ => UNTIMED_ATTACHES,
-        });
-        left.is_none()
-    }
-
     /// Whether the user demands that payloads are copied by attach.
     pub(crate) fn is_attach_demanded(&self) -> bool {
         self.mode == CopyMode::Attach
@@ -213,44 +241,53 @@ impl CopyChoice {
         self.is_limit_stale = true;
     }
 
-    /// A payload took this long by attach.
-    pub(crate) fn note_attach(&mut self, len: u64, elapsed: Duration) {
+    /// So many payloads of a length were copied by one call of attach, which took this long for each.
+    pub(crate) fn note_attach(&mut self, len: u64, count: usize, each: Duration) {
         let class = class(len);
         self.is_limit_stale |= self.attach[class].known().is_none();
-        self.attach[class].note(len, elapsed);
+        for _ in 0..count {
+            self.attach[class].note(len, each);
+        }
         self.choose(class);
     }
 
-    /// One copy to the ring or from it took this long.
-    pub(crate) fn note_copy(&mut self, len: u64, elapsed: Duration) {
-        self.ring_copy.note(len, elapsed);
+    /// A copy through the ring began and ended then. Returns whether the next one is to be timed too.
+    pub(crate) fn note_copy(
+        &mut self,
+        what: RingCopy,
+        len: u64,
+        began: Duration,
+        ended: Duration,
+    ) -> bool {
+        let elapsed = ended.saturating_sub(began);
+        match what {
+            RingCopy::Write => {
+                self.ring_writes.note(len, elapsed);
+                self.ring_reads.other_noted();
+            }
+            RingCopy::Read => {
+                self.ring_reads.note(len, elapsed);
+                self.ring_writes.other_noted();
+                match self.last_read.take() {
+                    None => self.last_read = Some(ended),
+                    Some(last) if began.saturating_sub(last) <= MAX_GAP_COPIES * elapsed => {
+                        self.ring_periods.note(len, ended.saturating_sub(last));
+                    }
+                    Some(_) => self.ring_periods.other_noted(),
+                }
+            }
+        }
         self.choose_all();
-    }
-
-    /// Whether it is known what one copy to the ring or from it costs.
-    pub(crate) fn knows_ring_copies(&self) -> bool {
-        self.ring_copy.known().is_some()
-    }
-
-    /// So much of a long payload took this long through the ring.
-    pub(crate) fn note_streamed(&mut self, len: u64, elapsed: Duration) {
-        let class = class(len);
-        self.ring_long[class].note(len, elapsed);
-        self.choose(class);
-    }
-
-    /// Whether it is known what a payload longer than [`MAX_TRIAL_BYTES`] costs through the ring, or by which
-    /// way the longest shorter ones are faster.
-    fn knows_ring(&self, len: u64) -> bool {
-        self.ring_cost(class(len)).is_some() || self.is_judged(class(MAX_TRIAL_BYTES))
+        self.last_read.is_some() || self.ring_cost().is_none()
     }
 
     /// What the ring costs in picoseconds a byte, if it is known.
-    fn ring_cost(&self, class: usize) -> Option<u32> {
-        match class < (LONG_EXPONENT - MIN_EXPONENT) as usize {
-            true => Some(self.ring_copy.known()?.saturating_mul(5) / 2),
-            false => self.ring_long[class].known(),
-        }
+    fn ring_cost(&self) -> Option<u32> {
+        let copies = match (self.ring_reads.known(), self.ring_writes.known()) {
+            (None, None) => None,
+            (reads, writes) => Some(reads.unwrap_or(0).saturating_add(writes.unwrap_or(0))),
+        };
+        copies.max(self.ring_periods.known())
     }
 
     fn choose_all(&mut self) {
@@ -260,7 +297,7 @@ impl CopyChoice {
     }
 
     fn choose(&mut self, class: usize) {
-        let (Some(ring), Some(attach)) = (self.ring_cost(class), self.attach[class].known()) else {
+        let (Some(ring), Some(attach)) = (self.ring_cost(), self.attach[class].known()) else {
             return;
         };
         if self.mode != CopyMode::Auto {
@@ -283,12 +320,8 @@ impl CopyChoice {
         if !std::mem::take(&mut self.is_limit_stale) {
             return None;
         }
-        // What is shorter than was ever copied is not asked for.
-        let wanted = |at: &usize| {
-            self.way(*at) == Way::Attach
-                && (self.attach[*at].known().is_some() || *at >= class(1 << FIRST_LIMIT))
-        };
-        let limit = match (0..CLASSES).find(wanted) {
+        let wanted = |at: &usize| self.way(*at) == Way::Attach;
+        let limit = match (class(1 << MIN_LIMIT)..CLASSES).find(wanted) {
             Some(first) => MIN_EXPONENT as u8 + first as u8,
             None if self.mode == CopyMode::Ring => 0,
             None => NO_LIMIT,
@@ -311,9 +344,14 @@ mod tests {
             match choice.next_way(len) {
                 Way::Ring => {
                     by_ring += 1;
-                    choice.note_streamed(len, Duration::from_nanos(ring));
+                    choice.note_copy(
+                        RingCopy::Read,
+                        len,
+                        Duration::ZERO,
+                        Duration::from_nanos(ring),
+                    );
                 }
-                Way::Attach => choice.note_attach(len, Duration::from_nanos(attach)),
+                Way::Attach => choice.note_attach(len, 1, Duration::from_nanos(attach)),
             }
         }
         by_ring
@@ -332,16 +370,48 @@ mod tests {
         );
     }
 
+    /// The time, as the copies of a test have taken it.
+    #[derive(Default)]
+    struct Clock(Duration);
+
+    impl Clock {
+        fn copy(&mut self, choice: &mut CopyChoice, what: RingCopy, nanos: u64) {
+            let began = self.0;
+            self.0 += Duration::from_nanos(nanos);
+            choice.note_copy(what, 16 * KIB, began, self.0);
+        }
+    }
+
     #[test]
-    fn short_payloads_cost_both_copies_through_the_ring() {
-        for (copy, way) in [(900, Way::Attach), (300, Way::Ring)] {
-            let mut choice = CopyChoice::new(CopyMode::Auto);
-            for _ in 0..MIN_SAMPLES {
-                choice.note_copy(16 * KIB, Duration::from_nanos(copy));
-                choice.note_attach(16 * KIB, Duration::from_nanos(1000));
-                choice.note_streamed(256 * KIB, Duration::from_micros(1));
+    fn where_payloads_go_both_ways_the_ring_costs_both_copies() {
+        let (mut choice, mut clock) = (CopyChoice::new(CopyMode::Auto), Clock::default());
+        for _ in 0..MIN_SAMPLES {
+            clock.copy(&mut choice, RingCopy::Read, 900);
+            choice.note_attach(16 * KIB, 1, Duration::from_nanos(1200));
+        }
+        assert_eq!(choice.preferred(16 * KIB), Way::Ring);
+        for _ in 0..MIN_SAMPLES {
+            clock.copy(&mut choice, RingCopy::Read, 900);
+            clock.copy(&mut choice, RingCopy::Write, 900);
+        }
+        assert_eq!(choice.preferred(16 * KIB), Way::Attach);
+        // This side sends nothing any more.
+        for _ in 0..OTHERS_UNTIL_STALE {
+            clock.copy(&mut choice, RingCopy::Read, 900);
+        }
+        assert_eq!(choice.preferred(16 * KIB), Way::Ring);
+    }
+
+    #[test]
+    fn a_sender_that_takes_longer_counts_where_parts_follow_each_other() {
+        for (gap, way) in [(1500, Way::Attach), (50_000, Way::Ring)] {
+            let (mut choice, mut clock) = (CopyChoice::new(CopyMode::Auto), Clock::default());
+            for _ in 0..2 * MIN_SAMPLES {
+                clock.0 += Duration::from_nanos(gap);
+                clock.copy(&mut choice, RingCopy::Read, 500);
+                choice.note_attach(16 * KIB, 8, Duration::from_nanos(1200));
             }
-            assert_eq!(choice.preferred(16 * KIB), way);
+            assert_eq!(choice.preferred(16 * KIB), way, "{gap} ns between parts");
         }
     }
 
@@ -370,27 +440,28 @@ mod tests {
     fn one_disturbed_measurement_changes_nothing() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
         run(&mut choice, 64 * KIB, 7_000, 3_000, 100);
-        choice.note_attach(64 * KIB, Duration::from_millis(4));
+        choice.note_attach(64 * KIB, 1, Duration::from_millis(4));
         assert_eq!(choice.ways[class(64 * KIB)], Way::Attach);
     }
 
     #[test]
     fn the_peer_is_told_once_of_each_limit() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
-        assert_eq!(choice.take_limit(), Some(FIRST_LIMIT));
+        assert_eq!(choice.take_limit(), Some(MIN_LIMIT));
         assert_eq!(choice.take_limit(), None);
         for _ in 0..MIN_SAMPLES {
-            choice.note_copy(16 * KIB, Duration::from_nanos(800));
-            choice.note_attach(16 * KIB, Duration::from_micros(4));
-            choice.note_attach(32 * KIB, Duration::from_micros(2));
+            let ended = Duration::from_nanos(2000);
+            choice.note_copy(RingCopy::Read, 16 * KIB, Duration::ZERO, ended);
+            choice.note_attach(16 * KIB, 1, Duration::from_micros(4));
+            choice.note_attach(32 * KIB, 1, Duration::from_micros(2));
         }
         assert_eq!(choice.take_limit(), Some(15));
         assert_eq!(choice.take_limit(), None);
         for exponent in MIN_EXPONENT..=MAX_EXPONENT {
             for _ in 0..200 {
-                choice.note_attach(1 << exponent, Duration::from_secs(1));
-                choice.note_streamed(1 << exponent, Duration::from_nanos(1));
-                choice.note_copy(1 << exponent, Duration::from_nanos(1));
+                choice.note_attach(1 << exponent, 1, Duration::from_secs(1));
+                let ended = Duration::from_nanos(1);
+                choice.note_copy(RingCopy::Read, 1 << exponent, Duration::ZERO, ended);
             }
         }
         assert_eq!(choice.take_limit(), Some(NO_LIMIT));

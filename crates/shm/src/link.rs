@@ -6,7 +6,7 @@ mod in_place;
 mod joint;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::attach::{Attach, Target};
 use crate::copies::{DomainCopies, Tally};
-use crate::copy_choice::CopyMode;
+use crate::copy_choice::{CopyMode, RingCopy};
 use crate::name::Name;
 use crate::params::NAME;
 use crate::records::{RECORD_BYTES, Record, RecordReader};
@@ -56,7 +56,11 @@ const MAX_SKIPPED_WAITS: u32 = 255;
 /// The shortest copy to or from the ring in bytes whose time counts, and how many copies are not timed
 /// after one that was.
 const MIN_TIMED_BYTES: usize = 8 << 10;
-const UNTIMED_COPIES: u32 = 7;
+const UNTIMED_COPIES: u32 = 6;
+
+/// Bytes that are copied from the ring behind a copy by attach until the time counts again: meanwhile the ring
+/// has left the processor's caches, and each part of it is to be there again.
+const MIN_READ_BYTES: usize = 64 << 10;
 
 /// Bytes that a ring has taken or delivered.
 type RingResult = core::result::Result<usize, RingError>;
@@ -89,6 +93,8 @@ struct Rings {
     attach: Option<Mutex<Attach>>,
     /// Copies to or from the ring that are not timed.
     copies_until_timed: AtomicU32,
+    /// Bytes of long copies from the ring since payloads were copied by attach, up to [`MIN_READ_BYTES`].
+    read_since_attach: AtomicUsize,
     /// What the domain's connections add to.
     copies: Arc<DomainCopies>,
     /// Long payloads that went from the caller's buffer to the ring at once.
@@ -273,8 +279,14 @@ impl Rings {
     /// Copies up to `len` bytes to or from the ring, and takes the time now and then, to know what the
     /// ring costs.
     #[inline]
-    fn timed(&self, len: usize, copy: impl FnOnce() -> RingResult) -> RingResult {
+    fn timed(&self, what: RingCopy, len: usize, copy: impl FnOnce() -> RingResult) -> RingResult {
         if len < MIN_TIMED_BYTES {
+            return copy();
+        }
+        let read = self.read_since_attach.load(Ordering::Relaxed);
+        if what == RingCopy::Read && read < MIN_READ_BYTES {
+            let read = read.saturating_add(len);
+            self.read_since_attach.store(read, Ordering::Relaxed);
             return copy();
         }
         let copies = self.copies_until_timed.load(Ordering::Relaxed);
@@ -285,12 +297,12 @@ impl Rings {
         let began = clock::now();
         let count = copy();
         if let Ok(len @ MIN_TIMED_BYTES..) = count {
-            let elapsed = clock::now() - began;
+            let ended = clock::now();
             self.with_attach(|attach| {
-                attach.choice.note_copy(len as u64, elapsed);
-                let untimed = match attach.choice.knows_ring_copies() {
-                    true => UNTIMED_COPIES,
-                    false => 0,
+                let len = len as u64;
+                let untimed = match attach.choice.note_copy(what, len, began, ended) {
+                    true => 0,
+                    false => UNTIMED_COPIES,
                 };
                 self.copies_until_timed.store(untimed, Ordering::Relaxed);
             });
@@ -417,7 +429,7 @@ impl Link for ShmLink {
         match self.rings.get() {
             Some(rings) => {
                 let len = vecs.iter().map(IoVec::len).sum();
-                let count = rings.timed(len, || rings.writer.write_vectored(vecs));
+                let count = rings.timed(RingCopy::Write, len, || rings.writer.write_vectored(vecs));
                 self.after_write(rings, count)
             }
             None => self.socket.sendv(vecs),
@@ -465,7 +477,7 @@ impl Link for ShmLink {
         match self.rings.get() {
             Some(rings) => {
                 let len = vecs.iter().map(IoVecMut::len).sum();
-                let count = rings.timed(len, || rings.reader.read_vectored(vecs));
+                let count = rings.timed(RingCopy::Read, len, || rings.reader.read_vectored(vecs));
                 self.after_read(rings, count)
             }
             None => self.socket.recvv(vecs),
@@ -501,6 +513,7 @@ impl Link for ShmLink {
             self.rings.get_or_init(|| Rings {
                 attach: attach.map(Mutex::new),
                 copies_until_timed: AtomicU32::new(0),
+                read_since_attach: AtomicUsize::new(MIN_READ_BYTES),
                 copies,
                 sent_in_place: Tally::default(),
                 mapped: Tally::default(),

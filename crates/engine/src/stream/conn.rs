@@ -110,8 +110,10 @@ pub struct Conn<B> {
     pub(super) get_min: u64,
     /// The receiver gets messages if it is asked to.
     pub(super) can_get: bool,
-    /// Messages until the next one that goes the other way.
+    /// Messages until the next ones that go the other way.
     pub(super) get_countdown: u32,
+    /// How many of those are left.
+    pub(super) probes_left: u32,
     /// The value that it started from.
     pub(super) between_probes: u32,
     /// The peer was told to hold back all but short messages.
@@ -169,6 +171,7 @@ impl<B: Buffer> Conn<B> {
             get_min: u64::MAX,
             can_get: false,
             get_countdown: 0,
+            probes_left: 0,
             between_probes: 0,
             limits_peer: false,
             extensions: Extensions::empty(),

@@ -35,12 +35,16 @@ use crate::{Buffer, Iov};
 const MIN_GET_BYTES: u64 = 4 << 10;
 
 /// Messages from this many bytes on are got now and then also where the receiver wants longer ones only.
-const MIN_PROBE_BYTES: u64 = 8 << 10;
+const MIN_PROBE_BYTES: u64 = 16 << 10;
 
-/// Messages until one goes the other way: it is got although it is too short, or sent eagerly although it
-/// is to be got. At first, and at most, after doubling each time.
+/// Messages until some go the other way: they are got although they are too short, or sent eagerly
+/// although they are to be got. At first, and at most, after doubling each time.
 const MIN_BETWEEN_PROBES: u32 = 4;
 const MAX_BETWEEN_PROBES: u32 = 512;
+
+/// How many go the other way in a row: as many as receivers get by one call, where they come so fast. One
+/// alone would show what that costs where they do not.
+const PROBES: u32 = 8;
 
 /// A payload to be got from the peer's memory, see [`Output::Get`].
 #[derive(Clone, Copy, Debug)]
@@ -80,16 +84,21 @@ impl<B: Buffer> Conn<B> {
             // It is never sent eagerly.
             return true;
         }
-        let left = self.get_countdown.checked_sub(1);
-        match left {
-            Some(left) => self.get_countdown = left,
-            None => {
-                let next = self.between_probes.saturating_mul(2);
-                self.between_probes = next.min(MAX_BETWEEN_PROBES);
-                self.get_countdown = self.between_probes;
-            }
+        if let Some(left) = self.get_countdown.checked_sub(1) {
+            self.get_countdown = left;
+            return wanted;
         }
-        wanted == left.is_some()
+        self.probes_left = self.probes_left.saturating_sub(1);
+        if self.probes_left == 0 {
+            let next = self.between_probes.saturating_mul(2);
+            self.between_probes = next.min(MAX_BETWEEN_PROBES);
+            self.start_countdown();
+        }
+        !wanted
+    }
+
+    const fn start_countdown(&mut self) {
+        (self.get_countdown, self.probes_left) = (self.between_probes, PROBES);
     }
 
     /// Messages from this many bytes on are not sent before the engine has noted anything of them: they
@@ -298,7 +307,8 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EPROTO);
         }
         conn.can_get = header.get_limit() != u64::MAX;
-        (conn.get_countdown, conn.between_probes) = (MIN_BETWEEN_PROBES, MIN_BETWEEN_PROBES);
+        conn.between_probes = MIN_BETWEEN_PROBES;
+        conn.start_countdown();
         conn.set_get_min(header.get_limit().max(MIN_GET_BYTES));
         Ok(())
     }

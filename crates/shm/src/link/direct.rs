@@ -2,7 +2,6 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use ripstop_core::fi_info;
 use ripstop_core::log::Subsys;
@@ -182,17 +181,12 @@ impl DirectAccess<ShmLink> for RingDirect {
         };
         let peer = rings.attach_target(process);
         let got = attach.lock().get(peer, from, into);
+        rings.read_since_attach.store(0, Ordering::Relaxed);
         // Else the peer may have given the memory another use before it was read.
         match got {
             _ if rings.reader.has_writer_ended() => Got::Ended,
             true => Got::Done,
             false => Got::UseStream,
-        }
-    }
-
-    fn note_streamed(link: &ShmLink, len: u64, elapsed: Duration) {
-        if let Some(rings) = link.rings.get() {
-            rings.with_attach(|attach| attach.choice.note_streamed(len, elapsed));
         }
     }
 

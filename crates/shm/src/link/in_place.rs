@@ -7,6 +7,7 @@ use ripstop_stream::InPlace;
 use ripstop_types::{Errno, Result};
 
 use super::ShmLink;
+use crate::copy_choice::RingCopy;
 
 /// The shortest payload that is counted.
 const MIN_LONG_BYTES: usize = Copies::MIN_BYTES as usize;
@@ -27,7 +28,8 @@ impl InPlace<ShmLink> for RingInPlace {
     ) -> Result<usize> {
         match link.rings.get() {
             Some(rings) => {
-                let count = rings.writer.write_message(header, header_len, payload);
+                let write = || rings.writer.write_message(header, header_len, payload);
+                let count = rings.timed(RingCopy::Write, payload.len(), write);
                 // What is written in part is queued, and counted there.
                 if let Ok(written @ MIN_LONG_BYTES..) = count
                     && written == header_len + payload.len()
@@ -95,7 +97,8 @@ impl InPlace<ShmLink> for RingInPlace {
             return 0;
         };
         // It cannot fail: the entry was checked when its header was read.
-        let count = rings.timed(room.len(), || Ok(rings.reader.read_chunk(room)));
+        let read = || Ok(rings.reader.read_chunk(room));
+        let count = rings.timed(RingCopy::Read, room.len(), read);
         link.after_read(rings, count).unwrap_or(0)
     }
 }

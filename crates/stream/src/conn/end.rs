@@ -212,8 +212,6 @@ impl<T: Transport> State<T> {
             DirectOf::<T>::end_gets(link, self.long_queued(id));
         }
         self.joint_gets.retain(|joint| joint.id != id);
-        self.timed_payload.take_if(|timed| timed.id == id);
-        self.timed_writes.take_if(|timed| timed.id == id);
         self.engine.close_conn(id, error);
         if self.is_up(id) {
             match self.is_polled(id) {

@@ -72,9 +72,6 @@ impl<T: Transport> State<T> {
     /// One read: straight to where a payload goes, with what follows to the receive buffer.
     /// Returns how many bytes are in the receive buffer.
     fn read_once(&mut self, id: ConnId) -> Result<usize> {
-        if let RxWant::Place(_, _, left) = self.engine.rx_want(id) {
-            self.time_payload(id, left);
-        }
         let Self {
             engine,
             connections,
@@ -113,9 +110,7 @@ impl<T: Transport> State<T> {
             }
         };
         engine.rx_placed(id, placed as u64);
-        let whole = engine.rx_in_header(id);
-        self.yield_policy.note_payload(!whole);
-        self.note_payload_read(id, whole);
+        self.yield_policy.note_payload(!engine.rx_in_header(id));
         Ok(read - placed)
     }
 

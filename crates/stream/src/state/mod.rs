@@ -5,7 +5,6 @@ pub(crate) mod active;
 pub(crate) mod by_id;
 pub(crate) mod connection;
 mod copies;
-pub(crate) mod copy_timing;
 pub(crate) mod ep;
 pub(crate) mod fast_path;
 pub(crate) mod held;
@@ -36,7 +35,6 @@ use crate::state::accepting::AcceptQueue;
 use crate::state::active::ActiveConnections;
 use crate::state::by_id::ById;
 use crate::state::connection::{Connection, Ending};
-use crate::state::copy_timing::{TimedPayload, TimedWrites};
 use crate::state::held::Works;
 use crate::state::joint_get::JointGet;
 use crate::state::slots::Slots;
@@ -151,9 +149,6 @@ pub(crate) struct State<T: Transport> {
     pub(crate) withdrawn: Vec<(MrId, Grant)>,
     /// How long a peer that is connected may take to begin its part of a handshake.
     pub(crate) answer_timeout: Duration,
-    /// What is being timed, to compare the ways of long payloads.
-    pub(crate) timed_payload: Option<TimedPayload>,
-    pub(crate) timed_writes: Option<TimedWrites>,
     /// Payloads of which the sender has yet to copy a part.
     pub(crate) joint_gets: Vec<JointGet>,
     /// The connection whose peer was told last what is applied.
@@ -230,8 +225,6 @@ impl<T: Transport> State<T> {
             exposed: Vec::new(),
             withdrawn: Vec::new(),
             answer_timeout,
-            timed_payload: None,
-            timed_writes: None,
             last_told: 0,
             direct_budget: DIRECT_BYTES_BUDGET,
             joint_gets: Vec::new(),

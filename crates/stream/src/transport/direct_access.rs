@@ -1,7 +1,6 @@
 //! Direct access: what only links whose ends reach each other's memory have.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use ripstop_core::provider::Copied;
 use ripstop_engine::IOV_LIMIT;
@@ -85,9 +84,6 @@ pub trait DirectAccess<L>: Debug + 'static {
     fn get(_link: &L, _from: &[Payload], _into: GetPieces<'_>) -> Got {
         Got::UseStream
     }
-
-    /// So many bytes were received or sent by the stream in this time, while both sides were at it.
-    fn note_streamed(_link: &L, _len: u64, _elapsed: Duration) {}
 
     /// The exponent of a new length from which this side gets messages, to be told to the peer: `1 <<
     /// exponent` bytes, or none at all if that is 0. `None` while it is the one that was told last, at

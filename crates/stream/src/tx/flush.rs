@@ -119,9 +119,6 @@ impl<T: Transport> State<T> {
                 Ok(count) => {
                     let buffered = engine.sent(id, count);
                     connection.tx_buffer.advance(buffered);
-                    if self.timed_writes.is_some() {
-                        self.note_written(id);
-                    }
                     let (Some(conn), Some(connection)) =
                         (self.engine.conn(id), self.connections.get(id))
                     else {
@@ -132,7 +129,6 @@ impl<T: Transport> State<T> {
                     }
                 }
                 Err(Errno::EAGAIN) => {
-                    self.time_writes(id);
                     let link = self.connections.get(id).and_then(|c| c.link.as_ref());
                     if link.is_some_and(|link| link.await_room()) {
                         continue;

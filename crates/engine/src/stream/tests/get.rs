@@ -116,18 +116,20 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
         let written = f.engine.try_send_now(conn, None, None, len, &mut header);
         written.is_some()
     };
-    // Some of 8 KiB and more are announced, so that the peer sees what that costs.
-    assert!(at_once(&mut f, 8191) && !at_once(&mut f, 8192));
+    // Some of 16 KiB and more are announced, so that the peer sees what that costs, although it wants
+    // longer ones only.
+    f.header(&Header::with_get_limit(15)).unwrap();
+    assert!(at_once(&mut f, 16_383) && !at_once(&mut f, 16_384));
     let announced = (0..1100).filter(|_| {
-        let header = sent(f.send(0, None, 8192).unwrap());
+        let header = sent(f.send(0, None, 16_384).unwrap());
         f.flush();
         if header.op.is_get() {
             f.header(&Header::ats(header.index(true))).unwrap();
         }
         header.op.is_get()
     });
-    assert_eq!(announced.count(), 8);
-    assert!(at_once(&mut f, 8191) && !at_once(&mut f, 8192));
+    assert_eq!(announced.count(), 8 * 8);
+    assert!(at_once(&mut f, 16_383) && !at_once(&mut f, 16_384));
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn as_many_messages_are_announced_as_the_protocol_can_name() {
     f.engine.change_ep(f.ep, |config| config.tx_size = 16);
     let mut announced = 0;
     // Now and then one goes by the stream, so that the peer sees what that costs.
-    for context in 0..66_000 {
+    for context in 0..67_000 {
         announced += u32::from(sent(f.send(context, None, 30_000).unwrap()).op == Op::MsgGet);
         f.flush();
     }
@@ -166,13 +168,13 @@ fn a_peer_says_what_it_gets_and_sees_the_other_way_now_and_then() {
         header.op.is_get()
     };
     let count = |f: &mut Fixture, len| (0..2052).filter(|_| by_get(f, None, len)).count();
-    // After 4 messages, then 8, up to 512, and again.
-    assert_eq!(count(&mut f, 40_000), 2052 - 9);
+    // 8 after 4 messages, then after 8, up to 512, and again.
+    assert_eq!(count(&mut f, 40_000), 2052 - 9 * 8);
     // None of these is faster, for now.
     f.header(&Header::with_get_limit(63)).unwrap();
-    assert_eq!(count(&mut f, 40_000), 9);
-    assert_eq!(count(&mut f, 10_000), 4);
-    assert_eq!(count(&mut f, 8_000), 0);
+    assert_eq!(count(&mut f, 40_000), 9 * 8);
+    assert_eq!(count(&mut f, 17_000), 4 * 8);
+    assert_eq!(count(&mut f, 16_000), 0);
     // It cannot get any.
     f.header(&Header::with_get_limit(0)).unwrap();
     assert_eq!(count(&mut f, 40_000), 0);
