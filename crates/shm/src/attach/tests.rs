@@ -41,7 +41,10 @@ fn a_payload_of_a_process_that_has_called_exec_is_not_taken() {
         .unwrap();
     let pid = shell.id();
     let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
-    waits_for(|| name() == "sh\n" || has_ended(pid));
+    // It has its name before its environment is where it says.
+    let environment = || std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let is_there = || environment().windows(6).any(|some| some == b"TOKEN=");
+    waits_for(|| name() == "sh\n" && is_there() || has_ended(pid));
     if has_ended(pid) {
         shell.wait().unwrap();
         println!("SKIP: this machine does not let a process have addresses that are not random");
