@@ -10,7 +10,7 @@ use ripstop_core::provider::Provider;
 use ripstop_core::registry::{Registration, registry};
 use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
-use ripstop_tcp::TcpProvider;
+use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 use ripstop_types::{Errno, Result};
 
 use crate::fabric;
@@ -39,6 +39,7 @@ fn listed() -> &'static [Listed] {
         let _ready = registry();
         vec![
             list(TcpProvider::new()),
+            list(RxmTcpProvider::new()),
             list(ShmProvider::new()),
             list(LnxProvider::new()),
         ]

@@ -6,7 +6,7 @@ use ripstop_core::provider::Provider;
 use ripstop_core::registry::{Registration, Registry, registry};
 use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
-use ripstop_tcp::TcpProvider;
+use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 
 use crate::objects;
 
@@ -14,6 +14,7 @@ use crate::objects;
 struct Listed<P>(Arc<P>, #[expect(dead_code, reason = "kept")] Registration);
 
 static TCP: LazyLock<Listed<TcpProvider>> = LazyLock::new(|| list(TcpProvider::new));
+static RXM: LazyLock<Listed<RxmTcpProvider>> = LazyLock::new(|| list(RxmTcpProvider::new));
 static SHM: LazyLock<Listed<ShmProvider>> = LazyLock::new(|| list(ShmProvider::new));
 static LNX: LazyLock<Listed<LnxProvider>> = LazyLock::new(|| list(LnxProvider::new));
 
@@ -37,6 +38,7 @@ pub fn load_to_show() -> &'static Registry {
 
 fn load_all(is_shown: bool) -> &'static Registry {
     LazyLock::force(&TCP);
+    LazyLock::force(&RXM);
     LazyLock::force(&SHM);
     LazyLock::force(&LNX);
     objects::list(registry(), is_shown);

@@ -17,7 +17,7 @@ use ripstop_core::registry::registry;
 use ripstop_foreign::{Library, Shared, Single};
 use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
-use ripstop_tcp::TcpProvider;
+use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 use ripstop_types::{EpType, Threading};
 use serde::{Deserialize, Serialize};
 
@@ -415,10 +415,11 @@ fn on_subject<T>(
             let _ready = registry();
             match plan.setup.provider.as_str() {
                 "tcp" => Ok(in_rust!(TcpProvider::new(), plan.setup, ep_type, body)),
+                "tcp;ofi_rxm" => Ok(in_rust!(RxmTcpProvider::new(), plan.setup, ep_type, body)),
                 "shm" => Ok(in_rust!(ShmProvider::new(), plan.setup, ep_type, body)),
                 "lnx" => Ok(in_rust!(LnxProvider::new(), plan.setup, ep_type, body)),
                 other => anyhow::bail!(
-                    "the Rust object model has no provider {other}; it has tcp, shm and lnx"
+                    "the Rust object model has no provider {other}; it has tcp, tcp;ofi_rxm, shm and lnx"
                 ),
             }
         }

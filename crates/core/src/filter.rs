@@ -59,6 +59,14 @@ impl Filter {
             || (!self.negated && self.names().any(below))
     }
 
+    /// Whether the list names what to use, and this layered provider among that: by its full name or
+    /// that of its topmost layer.
+    #[must_use]
+    pub fn names_layer(&self, name: &str) -> bool {
+        let top = name.rsplit(';').next().unwrap_or(name);
+        !self.negated && (self.lists(name) || self.lists(top))
+    }
+
     /// Whether an interface of this (possibly layered) provider passes: by its full name, or
     /// because the layer it stands on is listed.
     #[must_use]
@@ -108,5 +116,8 @@ mod tests {
         assert!(but.allows_provider("verbs") && !but.allows_layered("verbs;ofi_rxm"));
         let no_core = Filter::parse(Some("^verbs"));
         assert!(!no_core.allows_layered("verbs;ofi_rxm"));
+        assert!(layered.names_layer("verbs;ofi_rxm") && !layered.names_layer("tcp;ofi_rxm"));
+        assert!(Filter::parse(Some("ofi_rxm")).names_layer("verbs;ofi_rxm"));
+        assert!(!core.names_layer("verbs;ofi_rxm") && !but.names_layer("verbs;ofi_rxm"));
     }
 }

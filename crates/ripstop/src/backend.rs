@@ -11,7 +11,7 @@ use ripstop_lnx::LnxProvider;
 #[cfg(feature = "shm")]
 use ripstop_shm::ShmProvider;
 #[cfg(feature = "tcp")]
-use ripstop_tcp::TcpProvider;
+use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, LazyLock};
@@ -47,6 +47,8 @@ macro_rules! any {
         pub(crate) enum $any {
             #[cfg(feature = "tcp")]
             Tcp($object<TcpProvider>),
+            #[cfg(feature = "tcp")]
+            Rxm($object<RxmTcpProvider>),
             #[cfg(feature = "shm")]
             Shm($object<ShmProvider>),
             #[cfg(feature = "lnx")]
@@ -75,6 +77,8 @@ macro_rules! each {
         match *$any {
             #[cfg(feature = "tcp")]
             Self::Tcp(ref $object) => $body,
+            #[cfg(feature = "tcp")]
+            Self::Rxm(ref $object) => $body,
             #[cfg(feature = "shm")]
             Self::Shm(ref $object) => $body,
             #[cfg(feature = "lnx")]
@@ -85,6 +89,8 @@ macro_rules! each {
         match *$any {
             #[cfg(feature = "tcp")]
             Self::Tcp(ref $object) => $body.map($into::Tcp),
+            #[cfg(feature = "tcp")]
+            Self::Rxm(ref $object) => $body.map($into::Rxm),
             #[cfg(feature = "shm")]
             Self::Shm(ref $object) => $body.map($into::Shm),
             #[cfg(feature = "lnx")]
@@ -123,6 +129,8 @@ impl<P: Provider> Listed<P> {
 
 #[cfg(feature = "tcp")]
 static TCP: LazyLock<Listed<TcpProvider>> = LazyLock::new(|| Listed::new(TcpProvider::new));
+#[cfg(feature = "tcp")]
+static RXM: LazyLock<Listed<RxmTcpProvider>> = LazyLock::new(|| Listed::new(RxmTcpProvider::new));
 #[cfg(feature = "shm")]
 static SHM: LazyLock<Listed<ShmProvider>> = LazyLock::new(|| Listed::new(ShmProvider::new));
 #[cfg(feature = "lnx")]
@@ -132,6 +140,8 @@ static LNX: LazyLock<Listed<LnxProvider>> = LazyLock::new(|| Listed::new(LnxProv
 pub(crate) fn register() {
     #[cfg(feature = "tcp")]
     LazyLock::force(&TCP);
+    #[cfg(feature = "tcp")]
+    LazyLock::force(&RXM);
     #[cfg(feature = "shm")]
     LazyLock::force(&SHM);
     #[cfg(feature = "lnx")]
@@ -145,6 +155,8 @@ impl AnyFabric {
         match info.prov_name() {
             #[cfg(feature = "tcp")]
             "tcp" => TCP.provider.fabric(&info.fabric).map(Self::Tcp),
+            #[cfg(feature = "tcp")]
+            "tcp;ofi_rxm" => RXM.provider.fabric(&info.fabric).map(Self::Rxm),
             #[cfg(feature = "shm")]
             "shm" => SHM.provider.fabric(&info.fabric).map(Self::Shm),
             #[cfg(feature = "lnx")]

@@ -8,7 +8,7 @@ use ripstop_core::provider::Provider;
 use ripstop_foreign::{ForeignProvider, Library};
 use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
-use ripstop_tcp::TcpProvider;
+use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 
 use super::args::WorkerOptions;
 use super::av::resident;
@@ -49,6 +49,7 @@ fn measure(options: &WorkerOptions) -> Result<()> {
         (None, "shm") if setup.bare => plain(Memory::new(side, setup.largest)?, side),
         (Some(path), name) => obey(&ForeignProvider::new(Library::open(path)?, name), setup),
         (None, "tcp") => obey(&TcpProvider::new(), setup),
+        (None, "tcp;ofi_rxm") => obey(&RxmTcpProvider::new(), setup),
         (None, "shm") => obey(&ShmProvider::new(), setup),
         (None, "lnx") => obey(&LnxProvider::new(), setup),
         (None, other) => bail!("Ripstop has no provider {other}: choose tcp, shm or lnx"),

@@ -18,6 +18,14 @@ pub enum Refusal {
     /// The hints name these providers, and not this one.
     #[error("hints->fabric_attr->prov_name is {0}; name this provider, or leave it NULL")]
     NotAsked(String),
+    /// It answers only who asks for it by its name, which this is.
+    #[error("it answers only who names it: set hints->fabric_attr->prov_name to {0}")]
+    Unnamed(String),
+    /// A provider of this name that was loaded from a shared object takes its place.
+    #[error(
+        "the provider {0} from a shared object takes its place; without that object this one answers"
+    )]
+    Replaced(String),
     /// A layer asks for what it may be layered upon (`fi_provider(7)`), which this is not.
     #[error(
         "a provider that is layered upon others asks, and none is layered upon this one unless the hints name both"

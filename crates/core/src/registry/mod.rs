@@ -40,6 +40,11 @@ pub trait ProviderInfo: Send + Sync + 'static {
         None
     }
 
+    /// Whether it answers only who asks for it by its name, in the hints or in `FI_PROVIDER`.
+    fn is_by_name_only(&self) -> bool {
+        false
+    }
+
     /// What it offers to a request, and why not more.
     fn getinfo(&self, request: &Request<'_>) -> Answer;
 
@@ -167,8 +172,9 @@ impl Registry {
     #[must_use]
     pub fn provider(&self, name: &str) -> Option<Provider> {
         let providers = self.providers.read();
-        let top = name.rsplit(';').next().unwrap_or(name);
-        let found = winner(&providers, name).or_else(|| winner(&providers, top));
+        let found = layer_of_object(&providers, name)
+            .or_else(|| winner(&providers, name))
+            .or_else(|| winner(&providers, topmost(name)));
         found.map(|listed| Arc::clone(&listed.provider))
     }
 
@@ -223,12 +229,21 @@ impl Registry {
         let inner = Inner::of(request.flags);
         // A list of what to use names core providers; what is layered upon them comes along.
         let passes = layers::is_layer(name) && !self.filter.is_negated();
-        if !passes && !inner.sees_hidden() && !self.filter.allows_provider(name) {
+        let is_allowed = self.filter.allows_provider(name) || self.filter.allows_layered(name);
+        if !passes && !inner.sees_hidden() && !is_allowed {
             return Refusal::Filtered.into();
         }
         let asked = request.prov_name();
         if let Some(asked) = asked.filter(|asked| !ProviderName(asked).concerns(name)) {
             return Refusal::NotAsked(asked.to_owned()).into();
+        }
+        if provider.is_by_name_only() {
+            if !self.filter.names_layer(name) && !asked.is_some_and(|asked| asks_for(asked, name)) {
+                return Refusal::Unnamed(name.to_owned()).into();
+            }
+            if layer_of_object(&self.providers.read(), name).is_some() {
+                return Refusal::Replaced(topmost(name).to_owned()).into();
+            }
         }
         let is_named = asked.is_some_and(|asked| !ProviderName(asked).names_none());
         if !inner.admits(name, is_named) {
@@ -332,6 +347,24 @@ impl Registry {
 fn winner<'a>(providers: &'a [Listed], name: &str) -> Option<&'a Listed> {
     let named = providers.iter().filter(|listed| listed.is_named(name));
     named.rev().max_by_key(|listed| listed.rank())
+}
+
+/// The topmost layer of a provider's name.
+fn topmost(name: &str) -> &str {
+    name.rsplit(';').next().unwrap_or(name)
+}
+
+/// Whether hints that name `asked` mean the topmost layer of this provider.
+fn asks_for(asked: &str, provider: &str) -> bool {
+    let mut asked = asked.split(';');
+    asked.any(|name| name.eq_ignore_ascii_case(topmost(provider)))
+}
+
+/// The provider from a shared object that is the topmost layer of such a name, and so takes the place of
+/// one that is built in under the whole name.
+fn layer_of_object<'a>(providers: &'a [Listed], name: &str) -> Option<&'a Listed> {
+    let (_, top) = name.rsplit_once(';')?;
+    winner(providers, top).filter(|layer| layer.provider.object().is_some())
 }
 
 /// What `FI_PROV_ATTR_ONLY` gives of a provider. Where it was loaded from stands where an interface
