@@ -33,6 +33,8 @@ def cases():
     found += [Case(f"{NAME}/fi_pingpong/{name}", pingpong(node, flags, 10)) for name, node, flags in pings]
     found += [Case(f"{NAME}/fi_pingpong/{name}-long", pingpong(node, flags, 60), full=True)
               for name, node, flags in pings]
+    found += [Case(f"{NAME}/fi_pingpong/rxm/{sides}{kind}", packets(sides, flags))
+              for sides in ("both", "server", "client") for kind, flags in (("", []), ("-tagged", ["-m", "tagged"]))]
     return found
 
 
@@ -143,8 +145,24 @@ def pingpong(node, flags, rounds):
     return body
 
 
-def ping(bench, provider, node, flags, rounds, environment):
-    """Runs server and client of fi_pingpong on a provider, which must both verify all sizes."""
+def packets(sides, flags):
+    """A case: fi_pingpong on `tcp;ofi_rxm`; both sides, or only one, have our library, the other Debian's own."""
+
+    def body(bench):
+        witness = Witness(bench)
+        ours, theirs = bench.environment(**witness.environment), process.clean_environment()
+        ping(bench, "tcp;ofi_rxm", "127.0.0.1", ["-e", "rdm", *flags], 10,
+             theirs if sides == "client" else ours, theirs if sides == "server" else ours)
+        witness.require("fi_pingpong", 2 if sides == "both" else 1)
+
+    return body
+
+
+def ping(bench, provider, node, flags, rounds, environment, clients=None):
+    """Runs server and client of fi_pingpong on a provider, which must both verify all sizes.
+
+    The client has the same environment, if it is not given one of its own.
+    """
     port = free_port()
     command = ["fi_pingpong", "-p", provider, *flags, "-S", "all", "-c", "-I", str(rounds)]
     output = bench.scratch / "server"
@@ -152,7 +170,7 @@ def ping(bench, provider, node, flags, rounds, environment):
         server = process.start([*command, "-B", port], environment, bench.scratch, stdin=subprocess.DEVNULL,
                                stdout=sink, stderr=subprocess.STDOUT)
     wait_for_listener(port, server)
-    client = bench.run([*command, "-P", port, node], 600, environment, beside=[server])
+    client = bench.run([*command, "-P", port, node], 600, clients or environment, beside=[server])
     try:
         status = server.wait(60 if client.success else 1)
     except subprocess.TimeoutExpired:

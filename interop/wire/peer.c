@@ -47,11 +47,13 @@ static const struct work *work_named(const char *name)
 
 static struct options read_options(int argc, char **argv)
 {
-	struct options opt = { .type = FI_EP_RDM, .node = "127.0.0.1", .work = "msg", .largest = 4u << 20, .seconds = 120 };
+	struct options opt = { .provider = "tcp", .type = FI_EP_RDM, .node = "127.0.0.1", .work = "msg",
+		.largest = 4u << 20, .seconds = 120 };
 	int letter;
 
-	while ((letter = getopt(argc, argv, "csrmvxwa:p:l:t:")) != -1) {
+	while ((letter = getopt(argc, argv, "P:csrmvxwa:p:l:t:")) != -1) {
 		switch (letter) {
+		case 'P': opt.provider = optarg; break;
 		case 'c': opt.type = FI_EP_MSG; break;
 		case 's': opt.server = true; break;
 		case 'r': opt.shared_rx = true; break;
@@ -72,7 +74,7 @@ static struct options read_options(int argc, char **argv)
 }
 
 /*
- * c: connected endpoints (else connectionless), s: server, r: shared receive context, m: RMA, v: RMA by virtual
+ * P: provider (else tcp), c: connected endpoints (else connectionless), s: server, r: shared receive context, m: RMA, v: RMA by virtual
  * address, x: a context of a scalable endpoint, w: blocking waits,
  * a: own address, p: own port, l: largest message, t: seconds; then the work.
  */

@@ -149,7 +149,7 @@ static struct fi_info *hints_for(const struct options *opt)
 	hints->domain_attr->cq_data_size = 8;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	hints->addr_format = strchr(opt->node, ':') ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
-	hints->fabric_attr->prov_name = strdup("tcp");
+	hints->fabric_attr->prov_name = strdup(opt->provider);
 	return hints;
 }
 
@@ -165,7 +165,7 @@ static struct fi_info *choose(const struct options *opt, const void *peer, size_
 	}
 	check(fi_getinfo(FI_VERSION(1, 17), node, peer ? NULL : opt->service, peer ? 0 : FI_SOURCE, hints, &info),
 	      "fi_getinfo");
-	if (strcmp(info->fabric_attr->prov_name, "tcp"))
+	if (strcmp(info->fabric_attr->prov_name, opt->provider))
 		fail("fi_getinfo answers %s", info->fabric_attr->prov_name);
 	fi_freeinfo(hints);
 	return info;

@@ -16,6 +16,7 @@
 #define SEGMENTS 4
 
 struct options {
+	const char *provider;
 	enum fi_ep_type type;
 	bool server;
 	bool shared_rx;         /* connected endpoints receive from a shared context */
