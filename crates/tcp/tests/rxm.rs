@@ -138,6 +138,30 @@ fn messages_of_all_lengths_both_ways() {
 }
 
 #[test]
+fn injected_messages_arrive() {
+    let (info, fabric) = rdm();
+    let domain = fabric.serial_domain(&info).unwrap();
+    let (mut a, mut b) = (open(&domain, &info), open(&domain, &info));
+    a.meet(&mut b);
+    for len in [0, 1, 128] {
+        for tag in [None, Some(0x1234)] {
+            let (send, recv) = kinds(tag);
+            let (from, into) = (Parked::park(payload(len)), Parked::park(vec![0; len]));
+            b.ep.recv(recv, &[into.buf()], b.peer, 2, None).unwrap();
+            let end = Instant::now() + PATIENCE;
+            while let Err(error) = a.ep.inject(send, from.buf(), None, a.peer) {
+                assert_eq!(error, Errno::EAGAIN);
+                assert!(Instant::now() < end, "it is never accepted");
+                // The other side accepts the connection.
+                assert_eq!(b.cq.read(0, |_| ()), Err(Errno::EAGAIN));
+            }
+            assert_eq!(next(&b, &a).context, 2);
+            assert_eq!(unpark(into), payload(len));
+        }
+    }
+}
+
+#[test]
 fn a_message_longer_than_its_receive_is_truncated() {
     let (info, fabric) = rdm();
     let domain = fabric.serial_domain(&info).unwrap();

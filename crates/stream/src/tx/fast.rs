@@ -42,11 +42,15 @@ impl<T: Transport> State<T> {
             true => MIN_ATTACH_BYTES as usize,
             false => usize::MAX,
         };
+        // Packets have other headers than those that it writes.
+        let in_packets = T::is_in_packets(&self.params);
         if let Some(state) = self.ep(ep) {
-            state.fast = FastPath {
-                min_attach,
-                ..FastPath::of(state, inject, send, cq)
-            };
+            let mut fast = FastPath::of(state, inject, send, cq);
+            fast.min_attach = min_attach;
+            if in_packets {
+                (fast.inject, fast.send, fast.plain_send) = (0, 0, 0);
+            }
+            state.fast = fast;
         }
     }
 
