@@ -248,9 +248,7 @@ impl<B: Buffer> Engine<B> {
         if conn.after_reads {
             conn.settle_ready();
         }
-        if conn.has_deferred() && !conn.front_waits() {
-            self.mark_output(conn_id);
-        }
+        self.wake_deferred(conn_id);
         read
     }
 

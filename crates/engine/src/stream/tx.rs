@@ -362,6 +362,14 @@ impl<B: Buffer> Engine<B> {
         self.free_slot(deferred.slot);
     }
 
+    /// Something that was under way is done at the peer: what was put off until then has its turn.
+    pub(super) fn wake_deferred(&mut self, conn_id: ConnId) {
+        let conn = self.conns.get(conn_id);
+        if conn.is_some_and(|conn| conn.has_deferred() && !conn.front_waits()) {
+            self.mark_output(conn_id);
+        }
+    }
+
     /// Moves what waits for `from` to come up behind what waits for `to`.
     pub fn move_deferred(&mut self, from: ConnId, to: ConnId) {
         while let Some(deferred) = self.conns.get_mut(from).and_then(|c| c.deferred.pop()) {

@@ -82,6 +82,23 @@ fn a_long_message_is_done_when_the_peer_has_got_it() {
 }
 
 #[test]
+fn a_fence_waits_until_the_peer_has_got_a_message() {
+    let mut f = getting();
+    let index = sent(f.send(1, Some(5), 30_000).unwrap()).index(true);
+    f.flush();
+    f.engine.fence(f.conn);
+    assert!(matches!(f.send(2, None, 5), Ok(SendPlan::Defer { .. })));
+    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.engine.pop_output(), None);
+    f.header(&Header::ats(index)).unwrap();
+    // Nothing else tells the driver that the turn of the other one has come.
+    assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
+    assert_eq!(f.replay(), Ok(Some(2)));
+    f.flush();
+    assert_eq!(f.done(), [1, 2]);
+}
+
+#[test]
 fn a_peer_that_does_not_get_it_is_sent_the_payload() {
     let mut f = getting();
     let index = sent(f.send(1, Some(5), 30_000).unwrap()).index(true);

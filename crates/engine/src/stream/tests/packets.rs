@@ -344,3 +344,27 @@ fn a_sender_cannot_begin_messages_without_end() {
     }
     assert_eq!(begin(&mut f, 256), Err(Errno::EPROTO));
 }
+
+#[test]
+fn a_fence_waits_until_an_announced_message_was_read() {
+    let mut f = Fixture::down();
+    f.up_in_packets();
+    let Ok(SendPlan::Packet {
+        index: Some(index), ..
+    }) = f.send(1, Some(5), 300)
+    else {
+        panic!("it is too long for one packet");
+    };
+    f.flush();
+    f.engine.fence(f.conn);
+    assert!(matches!(f.send(2, None, 5), Ok(SendPlan::Defer { .. })));
+    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.engine.pop_output(), None);
+    f.packet(Body::ReadDone(u64::from(index))).unwrap();
+    assert_eq!(f.done(), [1]);
+    // Nothing else tells the driver that the turn of the other one has come.
+    assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
+    assert_eq!(f.replay(), Ok(Some(2)));
+    f.flush();
+    assert_eq!(f.done(), [2]);
+}
