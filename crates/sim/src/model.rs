@@ -393,7 +393,8 @@ impl Model {
             None => 0,
             Some((Errno::ETRUNC, olen, _)) => olen,
             Some((Errno::EADDRNOTAVAIL, ..)) if entry.src == FiAddr::NOTAVAIL => 0,
-            Some((Errno::ECANCELED, ..)) if self.ops[context].cancelled => {
+            // Of the program: the end of a connection, which may have the same code, names a peer.
+            Some((Errno::ECANCELED, _, [])) if self.ops[context].cancelled => {
                 self.ops[context].ended = Some(false);
                 return;
             }
