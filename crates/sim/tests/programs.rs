@@ -150,14 +150,16 @@ fn named() -> impl Strategy<Value = (Datatype, AtomicOp)> {
     select(pairs.filter(compares).collect::<Vec<_>>())
 }
 
-fn remote() -> impl Strategy<Value = OneSided> {
-    let level = || {
-        prop_oneof![
-            3 => Just(Level::Sent),
-            2 => Just(Level::Delivered),
-            2 => Just(Level::Committed)
-        ]
-    };
+fn level() -> impl Strategy<Value = Level> {
+    prop_oneof![
+        3 => Just(Level::Sent),
+        2 => Just(Level::Delivered),
+        2 => Just(Level::Committed)
+    ]
+}
+
+/// Writes and reads.
+fn plain() -> impl Strategy<Value = OneSided> {
     let write = (
         parts(),
         prop::bool::weighted(0.3),
@@ -170,6 +172,13 @@ fn remote() -> impl Strategy<Value = OneSided> {
             inject,
             level,
         });
+    prop_oneof![
+        4 => write,
+        3 => parts().prop_map(|parts| OneSided::Read { parts })
+    ]
+}
+
+fn remote() -> impl Strategy<Value = OneSided> {
     let way = select(vec![
         AtomicOp::Sum,
         AtomicOp::Diff,
@@ -209,17 +218,16 @@ fn remote() -> impl Strategy<Value = OneSided> {
             datatype,
         });
     prop_oneof![
-        4 => write,
-        3 => parts().prop_map(|parts| OneSided::Read { parts }),
+        7 => plain(),
         4 => mark,
         3 => swap,
         1 => look
     ]
 }
 
-fn onesided() -> impl Strategy<Value = Op> {
+fn manner() -> impl Strategy<Value = Manner> {
     let wrong = prop_oneof![Just(Wrong::Key), Just(Wrong::Access), Just(Wrong::Bounds)];
-    let manner = (
+    (
         (host(), host()),
         prop::bool::weighted(0.9),
         prop::bool::weighted(0.1),
@@ -231,11 +239,26 @@ fn onesided() -> impl Strategy<Value = Op> {
             completion,
             fence,
             wrong,
-        });
+        })
+}
+
+/// What one host does to the memory of another, some of it denied.
+fn onesided(what: impl Strategy<Value = OneSided>) -> impl Strategy<Value = Op> {
     prop_oneof![
-        60 => (manner, remote()).prop_map(|(manner, op)| Op::OneSided(manner, op)),
+        60 => (manner(), what).prop_map(|(manner, op)| Op::OneSided(manner, op)),
         1 => host().prop_map(|host| Op::Hide { host })
     ]
+}
+
+/// The same where nothing is denied.
+fn allowed(what: impl Strategy<Value = OneSided>) -> impl Strategy<Value = Op> {
+    (manner(), what).prop_map(|(manner, op)| {
+        let manner = Manner {
+            wrong: None,
+            ..manner
+        };
+        Op::OneSided(manner, op)
+    })
 }
 
 fn mishap() -> impl Strategy<Value = Op> {
@@ -252,6 +275,14 @@ fn mishap() -> impl Strategy<Value = Op> {
 
 /// One step, with so many of the memory of others, and mishaps, among 91 others.
 fn op(remote: u32, mishaps: u32) -> impl Strategy<Value = Op> {
+    op_with((remote, onesided(self::remote())), mishaps)
+}
+
+/// One step of any kind.
+fn op_with(
+    (remote, onesided): (u32, impl Strategy<Value = Op>),
+    mishaps: u32,
+) -> impl Strategy<Value = Op> {
     let cancel = (host(), any::<usize>()).prop_map(|(host, which)| Op::Cancel { host, which });
     let learn = (host(), host()).prop_map(|(host, peer)| Op::Learn { host, peer });
     prop_oneof![
@@ -261,7 +292,7 @@ fn op(remote: u32, mishaps: u32) -> impl Strategy<Value = Op> {
         2 => cancel,
         1 => learn,
         20 => (1..30u32).prop_map(Op::Run),
-        remote => onesided(),
+        remote => onesided,
         mishaps => mishap(),
     ]
 }
@@ -390,6 +421,22 @@ proptest! {
     fn every_operation_in_packets_ends_when_streams_are_cut_and_processes_die(
         setup in setup_in_packets(),
         program in prop::collection::vec(op(0, 6), 0..80),
+    ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn memory_of_others_is_changed_in_packets_as_promised(
+        setup in setup_in_packets(),
+        program in prop::collection::vec(op_with((40, allowed(plain())), 0), 0..80),
+    ) {
+        World::new(&setup).run(&program);
+    }
+
+    #[test]
+    fn memory_of_others_is_changed_in_packets_when_streams_are_cut_and_processes_die(
+        setup in setup_in_packets(),
+        program in prop::collection::vec(op_with((40, onesided(plain())), 6), 0..80),
     ) {
         World::new(&setup).run(&program);
     }
