@@ -33,8 +33,12 @@ ADDRESSING = {"offset": "-m", "address": "-v"}
 OURS_SERVES = {("msg", "peek")}
 # The same with blocking waits, and over IPv6.
 VARIANTS = {"wait": ["-w"], "ipv6": ["-a", "::1"]}
-# Reliable datagrams in packets over connected endpoints.
-PACKETS = ["-P", "tcp;ofi_rxm"]
+# Reliable datagrams in packets over connected endpoints. The C library injects up to 64 bytes in them.
+PACKETS = ["-P", "tcp;ofi_rxm", "-i", "64"]
+# What the C library cannot do in them with itself either, by our role: it has no multi-receive buffers, a send of its own
+# is delivered before there is a receive, its server hangs in a peek, and a side of it dies in a stream of plain messages.
+PACKETS_NOT = {("server", "multi"), ("client", "multi"), ("server", "late"), ("server", "tagged-late"), ("client", "peek"),
+               ("server", "stream"), ("client", "stream")}
 # Open files with which a process can start, and with which it can do all of its work.
 FEWEST_FILES, ENOUGH_FILES = 4, 40
 # Works in which one side is killed.
@@ -60,9 +64,8 @@ def cases():
     for role in ("server", "client"):
         found += [Case(f"{NAME}/rdm/{role}/{work}-context", talk(role, work, flags, ["-x"])) for work, flags in WORKS["rdm"]]
         found += [Case(f"{NAME}/rdm/{role}/{work}-context", talk(role, work, ["-m"], ["-x"])) for work in ONE_SIDED]
-    # Packets. The C library has no multi-receive buffers in them.
     found += [Case(f"{NAME}/rxm/{role}/{work}", talk(role, work, [*PACKETS, *flags]))
-              for role in ("server", "client") for work, flags in WORKS["rdm"] if work != "multi"]
+              for role in ("server", "client") for work, flags in WORKS["rdm"] if (role, work) not in PACKETS_NOT]
     found += [Case(f"{NAME}/rxm/{role}/{work}-{how}", talk(role, work, [*PACKETS, option]))
               for role in ("server", "client") for work in ONE_SIDED for how, option in ADDRESSING.items()]
     for kind, works in LOSSES.items():

@@ -48,10 +48,10 @@ static const struct work *work_named(const char *name)
 static struct options read_options(int argc, char **argv)
 {
 	struct options opt = { .provider = "tcp", .type = FI_EP_RDM, .node = "127.0.0.1", .work = "msg",
-		.largest = 4u << 20, .seconds = 120 };
+		.largest = 4u << 20, .injected = SIZE_MAX, .seconds = 120 };
 	int letter;
 
-	while ((letter = getopt(argc, argv, "P:csrmvxwa:p:l:t:")) != -1) {
+	while ((letter = getopt(argc, argv, "P:csrmvxwa:p:l:i:t:")) != -1) {
 		switch (letter) {
 		case 'P': opt.provider = optarg; break;
 		case 'c': opt.type = FI_EP_MSG; break;
@@ -64,6 +64,7 @@ static struct options read_options(int argc, char **argv)
 		case 'a': opt.node = optarg; break;
 		case 'p': opt.service = optarg; break;
 		case 'l': opt.largest = strtoul(optarg, NULL, 0); break;
+		case 'i': opt.injected = strtoul(optarg, NULL, 0); break;
 		case 't': opt.seconds = (unsigned)atoi(optarg); break;
 		default: exit(2);
 		}
@@ -76,7 +77,7 @@ static struct options read_options(int argc, char **argv)
 /*
  * P: provider (else tcp), c: connected endpoints (else connectionless), s: server, r: shared receive context, m: RMA, v: RMA by virtual
  * address, x: a context of a scalable endpoint, w: blocking waits,
- * a: own address, p: own port, l: largest message, t: seconds; then the work.
+ * a: own address, p: own port, l: largest message, i: largest that is injected, t: seconds; then the work.
  */
 int main(int argc, char **argv)
 {

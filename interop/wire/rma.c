@@ -173,7 +173,7 @@ static bool has_data(const struct work *w)
 void one_sided(struct side *s, const struct work *w)
 {
 	static const size_t steps[] = { 0, 1, 7, 8, 9, 64, 120, 121, 1000, 4096, 16383, 65536, 100001, 1 << 20, 4 << 20 };
-	size_t largest = w->how == INJECT ? s->info->tx_attr->inject_size : s->opt.largest;
+	size_t largest = w->how == INJECT ? largest_injected(s) : s->opt.largest;
 	struct region r;
 	unsigned rounds = 0;
 	uint8_t word = 1;

@@ -153,6 +153,13 @@ static struct fi_info *hints_for(const struct options *opt)
 	return hints;
 }
 
+size_t largest_injected(const struct side *s)
+{
+	size_t own = s->info->tx_attr->inject_size;
+
+	return own < s->opt.injected ? own : s->opt.injected;
+}
+
 /* What to open, from our own address or, with `peer`, from the address to connect to. */
 static struct fi_info *choose(const struct options *opt, const void *peer, size_t len)
 {

@@ -28,6 +28,7 @@ struct options {
 	const char *service;    /* our port, or NULL for any */
 	const char *work;
 	size_t largest;
+	size_t injected;        /* the largest that is injected: both sides must agree */
 	unsigned seconds;       /* nothing may take longer */
 };
 
@@ -65,6 +66,9 @@ struct side {
 	size_t written_len;
 	int broken;             /* the first error that an operation ended with */
 };
+
+/* The largest message or write that works inject. */
+size_t largest_injected(const struct side *s);
 
 /* Prints `ERROR ...` and exits. */
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

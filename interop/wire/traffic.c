@@ -81,7 +81,7 @@ static unsigned sizes_of_rounds(size_t sizes[ROUNDS], size_t largest)
 void ping_pong(struct side *s, const struct work *w)
 {
 	size_t sizes[ROUNDS];
-	unsigned rounds = sizes_of_rounds(sizes, w->how == INJECT ? s->info->tx_attr->inject_size : s->opt.largest);
+	unsigned rounds = sizes_of_rounds(sizes, w->how == INJECT ? largest_injected(s) : s->opt.largest);
 	struct posted posted[2];
 
 	if (s->opt.server)

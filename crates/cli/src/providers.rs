@@ -51,6 +51,12 @@ pub fn tcp() -> Arc<TcpProvider> {
     TCP.0.clone()
 }
 
+/// The provider of reliable datagrams in packets over tcp.
+#[must_use]
+pub fn rxm() -> Arc<RxmTcpProvider> {
+    RXM.0.clone()
+}
+
 /// The lnx provider.
 #[must_use]
 pub fn lnx() -> Arc<LnxProvider> {

@@ -40,6 +40,7 @@ pub fn main() -> Result<()> {
     }
     match info.prov_name() {
         "tcp" => run(&providers::tcp(), &args, hints, info),
+        "tcp;ofi_rxm" => run(&providers::rxm(), &args, hints, info),
         "shm" => run(&providers::shm(), &args, hints, info),
         "lnx" => run(&providers::lnx(), &args, hints, info),
         other => bail!("fi_pingpong cannot open provider {other}: choose another one with -p"),
