@@ -16,9 +16,14 @@ pub trait Hook: Sync {
     /// the object it was opened from, `None` for a fabric.
     fn open(&self, opened: &Opened<'_>, parent: Option<&Arc<dyn Watch>>) -> Arc<dyn Watch>;
 
-    /// The calls that it is told of before, at least.
+    /// The calls that it is told of before they are made, at least.
     fn begins(&self) -> Begins {
         Begins::All
+    }
+
+    /// The calls that it is told of when they have returned, at least.
+    fn ends(&self) -> Ends {
+        Ends::All
     }
 
     /// An object has this address that is not watched, since another provider owns it.
@@ -31,13 +36,22 @@ pub trait Hook: Sync {
     }
 }
 
-/// Calls that a hook is told of before they are made. It is told of all when they have returned.
+/// Calls that a hook is told of before they are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Begins {
     /// None of them.
     None,
     /// Those that move data.
     OfTransfers,
+    /// All of them.
+    All,
+}
+
+/// Calls that a hook is told of when they have returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ends {
+    /// All but the posts of operations that were accepted.
+    AllButPosts,
     /// All of them.
     All,
 }

@@ -26,7 +26,7 @@ mod queues;
 mod trace;
 mod unwritten;
 
-pub use hook::{Begins, Hook, Hooks};
+pub use hook::{Begins, Ends, Hook, Hooks};
 pub use over::install;
 
 /// The hook of this name, with or without the beginning that C libfabric's names have; `None` if it

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use ripstop_abi as abi;
 
 use crate::call::{Call, CallInfo, Detail};
-use crate::hook::{Begins, Hooks, Opened, Watch, With};
+use crate::hook::{Begins, Ends, Hooks, Opened, Watch, With};
 
 /// A table of operations.
 pub(crate) trait Interposed: Copy + Default {
@@ -189,6 +189,8 @@ pub(crate) struct Over {
     hooks: Hooks,
     /// The calls that they are told of before.
     begins: Begins,
+    /// The calls that they are told of behind.
+    ends: Ends,
     /// The provider below.
     provider: Arc<str>,
     /// How often the provider has handed it out: some count how often a fabric is open.
@@ -245,9 +247,16 @@ impl Over {
         }
     }
 
-    /// Tells all hooks that a call has returned.
+    /// Tells all hooks that a call has returned, if one of them wants to know.
     #[inline(always)]
     pub(crate) fn after(&self, call: &Call, result: isize) {
+        let needed = match call.detail {
+            Detail::Transfer(_) if result >= 0 => Ends::All,
+            _ => Ends::AllButPosts,
+        };
+        if self.ends < needed {
+            return;
+        }
         for watch in &self.watches {
             watch.after(call, result);
         }
@@ -430,6 +439,11 @@ unsafe fn lay<H: Head>(
             .map(|hook| hook.begins())
             .max()
             .unwrap_or(Begins::None),
+        ends: hooks
+            .iter()
+            .map(|hook| hook.ends())
+            .max()
+            .unwrap_or(Ends::AllButPosts),
         provider: Arc::clone(provider),
         opened: AtomicUsize::new(1),
         tables,

@@ -17,11 +17,11 @@ use ripstop_os::clock::{self, Scale};
 use crate::call::{Call, Detail, Transfer};
 use crate::completions;
 use crate::counting::{Threads, bump};
-use crate::hook::{Begins, Hook, Opened, Watch, like};
+use crate::hook::{Begins, Ends, Hook, Opened, Watch, like};
 use crate::pending::{Pending, Posted};
 use crate::queues::Queues;
 use crate::unwritten::Unwritten;
-use rows::Rows;
+use rows::{Recent, Rows};
 
 pub(crate) use report::at_end;
 
@@ -36,7 +36,7 @@ pub(crate) struct Perf;
 const TIMED_FIRST: u64 = 4096;
 
 /// Behind those, every so many-th one is timed: reading the clock costs as much as all of the counting.
-const TIMED_EACH: u64 = 16;
+const TIMED_EACH: u64 = 64;
 
 /// Longer operations, in bytes, are always timed: beside them the clock costs nothing.
 const TIMED_BYTES: usize = 4096;
@@ -79,8 +79,9 @@ impl Stats {
 
     /// An operation is posted. It counts as accepted until the call says otherwise.
     #[inline]
-    fn post(&self, call: &Call, transfer: &Transfer, queues: &Queues) {
-        let Some((number, row)) = self.rows.of(call.info, transfer.peer) else {
+    fn post(&self, call: &Call, transfer: &Transfer, object: &Object) {
+        let (recent, queues) = (&object.recent, &object.queues);
+        let Some((number, row)) = self.rows.of(recent, call.info, transfer.peer) else {
             return;
         };
         let before = row.calls.load(Ordering::Relaxed);
@@ -99,8 +100,8 @@ impl Stats {
 
     /// The post was refused.
     #[cold]
-    fn refuse(&self, call: &Call, transfer: &Transfer) {
-        let Some((_, row)) = self.rows.of(call.info, transfer.peer) else {
+    fn refuse(&self, call: &Call, transfer: &Transfer, recent: &Recent) {
+        let Some((_, row)) = self.rows.of(recent, call.info, transfer.peer) else {
             return;
         };
         bump(&row.refused, 1, self.threads);
@@ -123,8 +124,8 @@ impl Stats {
 
     /// Any other call has returned.
     #[inline]
-    fn count(&self, call: &Call, result: isize) {
-        if let Some((_, row)) = self.rows.of(call.info, NO_PEER) {
+    fn count(&self, call: &Call, result: isize, recent: &Recent) {
+        if let Some((_, row)) = self.rows.of(recent, call.info, NO_PEER) {
             let counter = if result < 0 { &row.refused } else { &row.calls };
             bump(counter, 1, self.threads);
         }
@@ -138,6 +139,7 @@ struct Object {
     /// Whether it is what the statistics are of.
     is_root: bool,
     queues: Queues,
+    recent: Recent,
 }
 
 impl Hook for Perf {
@@ -159,11 +161,16 @@ impl Hook for Perf {
             stats,
             is_root: opened.class == abi::FI_CLASS_FABRIC,
             queues,
+            recent: Recent::default(),
         })
     }
 
     fn begins(&self) -> Begins {
         Begins::OfTransfers
+    }
+
+    fn ends(&self) -> Ends {
+        Ends::AllButPosts
     }
 }
 
@@ -171,7 +178,7 @@ impl Watch for Object {
     #[inline]
     fn before(&self, call: &Call) {
         if let Some(transfer) = call.transfer() {
-            self.stats.post(call, transfer, &self.queues);
+            self.stats.post(call, transfer, self);
         }
     }
 
@@ -181,7 +188,7 @@ impl Watch for Object {
         match &call.detail {
             Detail::Transfer(transfer) => {
                 if result < 0 {
-                    stats.refuse(call, transfer);
+                    stats.refuse(call, transfer, &self.recent);
                 }
                 return;
             }
@@ -198,7 +205,7 @@ impl Watch for Object {
             Detail::ErrorEntry(entry) => stats.failed(*entry, result),
             _ => {}
         }
-        stats.count(call, result);
+        stats.count(call, result, &self.recent);
     }
 
     fn bound(&self, other: &Arc<dyn Watch>, flags: u64) {

@@ -1,14 +1,13 @@
 //! Counters of each call and each peer.
 
-use core::hint::cold_path;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
 use super::histogram::Histogram;
-use crate::call::CallInfo;
+use crate::call::{CallInfo, Kind};
 use crate::counting::{Threads, bump};
 
 /// The rows of a table, a power of two.
@@ -46,10 +45,34 @@ impl Row {
         histogram.add(took, threads);
     }
 
+    #[inline(always)]
+    fn is_of(&self, call: &'static CallInfo, peer: u64) -> bool {
+        ptr::eq(self.call.load(Ordering::Acquire), call)
+            && self.peer.load(Ordering::Relaxed) == peer
+    }
+
     /// The call and the peer; `None` for a free row.
     pub(super) fn key(&self) -> Option<(&'static CallInfo, u64)> {
         let call = crate::calls::call_at(self.call.load(Ordering::Acquire))?;
         Some((call, self.peer.load(Ordering::Relaxed)))
+    }
+}
+
+/// The rows that the calls on one object were counted in last, by kind of operation: most of them are
+/// found here without a search.
+#[derive(Debug, Default)]
+pub(super) struct Recent([AtomicU32; 4]);
+
+impl Recent {
+    #[inline(always)]
+    fn place(&self, call: &'static CallInfo) -> &AtomicU32 {
+        let [others, sends, receives, reads] = &self.0;
+        match call.kind {
+            Some(Kind::Send) => sends,
+            Some(Kind::Recv) => receives,
+            Some(Kind::Read) => reads,
+            _ => others,
+        }
     }
 }
 
@@ -79,20 +102,37 @@ impl Rows {
         (mixed >> 40) as usize & (ROWS - 1) & !(WINDOW - 1)
     }
 
-    /// The row of a call for a peer, and its number.
+    /// The row of a call for a peer, and its number. `recent` is that of the object it is made on.
     #[inline(always)]
-    pub(super) fn of(&self, call: &'static CallInfo, peer: u64) -> Option<(usize, &Row)> {
+    pub(super) fn of(
+        &self,
+        recent: &Recent,
+        call: &'static CallInfo,
+        peer: u64,
+    ) -> Option<(usize, &Row)> {
+        let place = recent.place(call);
+        let number = place.load(Ordering::Relaxed) as usize;
+        if let Some(row) = self.rows.get(number)
+            && row.is_of(call, peer)
+        {
+            return Some((number, row));
+        }
+        let (number, row) = self.search(call, peer)?;
+        place.store(number as u32, Ordering::Relaxed);
+        Some((number, row))
+    }
+
+    #[inline(never)]
+    fn search(&self, call: &'static CallInfo, peer: u64) -> Option<(usize, &Row)> {
         let first = Self::first(call, peer);
         for (at, row) in self.rows.get(first..first + WINDOW)?.iter().enumerate() {
-            let at_row = row.call.load(Ordering::Acquire);
-            if ptr::eq(at_row, call) && row.peer.load(Ordering::Relaxed) == peer {
+            if row.is_of(call, peer) {
                 return Some((first + at, row));
             }
-            if at_row.is_null() {
+            if row.call.load(Ordering::Relaxed).is_null() {
                 break;
             }
         }
-        cold_path();
         self.fill(call, peer)
     }
 
@@ -110,7 +150,7 @@ impl Rows {
                         .store(ptr::from_ref(call).cast_mut(), Ordering::Release);
                     return Some((first + at, row));
                 }
-                if ptr::eq(at_row, call) && row.peer.load(Ordering::Relaxed) == peer {
+                if row.is_of(call, peer) {
                     return Some((first + at, row));
                 }
             }
@@ -144,11 +184,11 @@ mod tests {
     #[test]
     fn every_call_is_counted_somewhere() {
         static CALL: CallInfo = CallInfo::new("fi_send", None);
-        let rows = Rows::new();
+        let (rows, recent) = (Rows::new(), Recent::default());
         let mut found = 0;
         for _ in 0..2 {
             for peer in 0..2 * ROWS as u64 {
-                if let Some((number, row)) = rows.of(&CALL, peer) {
+                if let Some((number, row)) = rows.of(&recent, &CALL, peer) {
                     assert!(ptr::eq(rows.at(number).unwrap(), row));
                     bump(&row.calls, 1, Threads::One);
                     found += 1;
