@@ -28,8 +28,7 @@ impl InPlace<ShmLink> for RingInPlace {
     ) -> Result<usize> {
         match link.rings.get() {
             Some(rings) => {
-                let write = || rings.writer.write_message(header, header_len, payload);
-                let count = rings.timed(RingCopy::Write, payload.len(), write);
+                let count = rings.writer.write_message(header, header_len, payload);
                 // What is written in part is queued, and counted there.
                 if let Ok(written @ MIN_LONG_BYTES..) = count
                     && written == header_len + payload.len()
