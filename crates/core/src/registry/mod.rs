@@ -192,7 +192,10 @@ impl Registry {
         let (mut infos, mut refusals) = (Vec::new(), Vec::new());
         for (name, answer) in self.ask(request) {
             infos.extend(answer.infos);
-            refusals.extend(answer.refusals.into_iter().map(|why| (name.clone(), why)));
+            // Who names no provider does not look for one that has to be named.
+            let told = answer.refusals.into_iter();
+            let told = told.filter(|why| !matches!(why, Refusal::Unnamed(_)));
+            refusals.extend(told.map(|why| (name.clone(), why)));
         }
         if !Inner::of(request.flags).is_internal() {
             order::prefer_native(&mut infos);
@@ -286,7 +289,8 @@ impl Registry {
             false => Vec::new(),
         };
         for why in &answer.refusals {
-            let helps = helpful.iter().any(|&one| core::ptr::eq(one, why));
+            let is_replaced = matches!(why, Refusal::Replaced(_));
+            let helps = !is_replaced && helpful.iter().any(|&one| core::ptr::eq(one, why));
             if helps && self.is_news(why) {
                 crate::fi_warn!("core", Subsys::Core, "fi_getinfo: provider {name}: {why}");
             } else {

@@ -279,3 +279,78 @@ fn hints_that_are_not_read_are_for_providers_from_objects() {
     let none = set.getinfo(&request).unwrap_err();
     assert_eq!(none.refusals, [("tcp".to_owned(), Refusal::Unread)]);
 }
+
+/// A provider that is layered upon another one: built in under the whole name, or its topmost layer from
+/// an object.
+struct Layered(Arc<Fake>, Option<&'static Path>);
+
+impl ProviderInfo for Layered {
+    fn name(&self) -> &str {
+        self.0.name
+    }
+
+    fn version(&self) -> Version {
+        self.0.version
+    }
+
+    fn object(&self) -> Option<&Path> {
+        self.1
+    }
+
+    fn is_by_name_only(&self) -> bool {
+        self.1.is_none()
+    }
+
+    fn getinfo(&self, request: &Request<'_>) -> Answer {
+        self.0.getinfo(request)
+    }
+}
+
+#[test]
+fn who_answers_only_its_name_is_found_by_hints_or_the_variable() {
+    let named = |name: &str| Hints {
+        fabric: Some(FabricAttr {
+            prov_name: Some(name.to_owned()),
+            ..FabricAttr::default()
+        }),
+        ..Hints::default()
+    };
+    let with = |set: &'static Registry, hints: &Hints| {
+        let request = Request {
+            hints: Some(hints),
+            ..any()
+        };
+        set.getinfo(&request)
+    };
+    let open = set(None);
+    let _tcp = open.register(fake("tcp"));
+    let _rxm = open.register(Arc::new(Layered(fake("tcp;ofi_rxm"), None)));
+    assert_eq!(names(&open.getinfo(&any()).unwrap()), ["tcp"]);
+    assert_eq!(names(&with(open, &named("tcp")).unwrap()), ["tcp"]);
+    assert_eq!(
+        names(&with(open, &named("TCP;OFI_RXM")).unwrap()),
+        ["tcp;ofi_rxm"]
+    );
+    // Who names none does not hear of it.
+    let hmem = Hints {
+        caps: Flags::HMEM,
+        ..Hints::default()
+    };
+    let none = with(open, &hmem).unwrap_err();
+    assert!(
+        none.refusals.iter().all(|(name, _)| name == "tcp"),
+        "{none}"
+    );
+
+    // The layer of an object takes its place.
+    let path = Path::new("/lib/librxm-fi.so");
+    let _object = open.register(Arc::new(Layered(fake("ofi_rxm"), Some(path))));
+    let infos = with(open, &named("tcp;ofi_rxm")).unwrap();
+    assert_eq!(names(&infos), ["ofi_rxm"]);
+    assert_eq!(open.provider("tcp;ofi_rxm").unwrap().object(), Some(path));
+
+    let only = set(Some("tcp;ofi_rxm"));
+    let _tcp = only.register(fake("tcp"));
+    let _rxm = only.register(Arc::new(Layered(fake("tcp;ofi_rxm"), None)));
+    assert_eq!(names(&only.getinfo(&any()).unwrap()), ["tcp;ofi_rxm"]);
+}
