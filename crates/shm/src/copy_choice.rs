@@ -34,9 +34,8 @@ const _: () = assert!(
 );
 const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT + 1) as usize;
 
-/// The exponent of the shortest messages that are copied by attach. Shorter ones take longer that way where they
-/// come one at a time, and may be as fast where they do not.
-const MIN_LIMIT: u8 = 14;
+/// The exponent of the length from which messages are copied by attach before anything is known.
+const FIRST_LIMIT: u8 = 14;
 
 /// As an exponent: no length that there is. The peer tries attach now and then.
 pub(crate) const NO_LIMIT: u8 = 63;
@@ -320,8 +319,11 @@ impl CopyChoice {
         if !std::mem::take(&mut self.is_limit_stale) {
             return None;
         }
-        let wanted = |at: &usize| self.way(*at) == Way::Attach;
-        let limit = match (class(1 << MIN_LIMIT)..CLASSES).find(wanted) {
+        // What is shorter than was ever copied is not asked for.
+        let wanted = |at: &usize| {
+            self.way(*at) == Way::Attach && (self.is_judged(*at) || *at >= class(1 << FIRST_LIMIT))
+        };
+        let limit = match (0..CLASSES).find(wanted) {
             Some(first) => MIN_EXPONENT as u8 + first as u8,
             None if self.mode == CopyMode::Ring => 0,
             None => NO_LIMIT,
@@ -447,7 +449,7 @@ mod tests {
     #[test]
     fn the_peer_is_told_once_of_each_limit() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
-        assert_eq!(choice.take_limit(), Some(MIN_LIMIT));
+        assert_eq!(choice.take_limit(), Some(FIRST_LIMIT));
         assert_eq!(choice.take_limit(), None);
         for _ in 0..MIN_SAMPLES {
             let ended = Duration::from_nanos(2000);

@@ -35,7 +35,7 @@ use crate::{Buffer, Iov};
 const MIN_GET_BYTES: u64 = 4 << 10;
 
 /// Messages from this many bytes on are got now and then also where the receiver wants longer ones only.
-const MIN_PROBE_BYTES: u64 = 16 << 10;
+const MIN_PROBE_BYTES: u64 = 8 << 10;
 
 /// Messages until some go the other way: they are got although they are too short, or sent eagerly
 /// although they are to be got. At first, and at most, after doubling each time.

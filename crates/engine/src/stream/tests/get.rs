@@ -133,12 +133,10 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
         let written = f.engine.try_send_now(conn, None, None, len, &mut header);
         written.is_some()
     };
-    // Some of 16 KiB and more are announced, so that the peer sees what that costs, although it wants
-    // longer ones only.
-    f.header(&Header::with_get_limit(15)).unwrap();
-    assert!(at_once(&mut f, 16_383) && !at_once(&mut f, 16_384));
+    // Some of 8 KiB and more are announced, so that the peer sees what that costs.
+    assert!(at_once(&mut f, 8191) && !at_once(&mut f, 8192));
     let announced = (0..1100).filter(|_| {
-        let header = sent(f.send(0, None, 16_384).unwrap());
+        let header = sent(f.send(0, None, 8192).unwrap());
         f.flush();
         if header.op.is_get() {
             f.header(&Header::ats(header.index(true))).unwrap();
@@ -146,7 +144,7 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
         header.op.is_get()
     });
     assert_eq!(announced.count(), 8 * 8);
-    assert!(at_once(&mut f, 16_383) && !at_once(&mut f, 16_384));
+    assert!(at_once(&mut f, 8191) && !at_once(&mut f, 8192));
 }
 
 #[test]
@@ -190,8 +188,8 @@ fn a_peer_says_what_it_gets_and_sees_the_other_way_now_and_then() {
     // None of these is faster, for now.
     f.header(&Header::with_get_limit(63)).unwrap();
     assert_eq!(count(&mut f, 40_000), 9 * 8);
-    assert_eq!(count(&mut f, 17_000), 4 * 8);
-    assert_eq!(count(&mut f, 16_000), 0);
+    assert_eq!(count(&mut f, 10_000), 4 * 8);
+    assert_eq!(count(&mut f, 8_000), 0);
     // It cannot get any.
     f.header(&Header::with_get_limit(0)).unwrap();
     assert_eq!(count(&mut f, 40_000), 0);
