@@ -112,10 +112,10 @@ pub struct Conn<B> {
     pub(super) can_get: bool,
     /// Messages until the next ones that go the other way.
     pub(super) get_countdown: u32,
-    /// How many of those are left.
-    pub(super) probes_left: u32,
     /// The value that it started from.
     pub(super) between_probes: u32,
+    /// How many messages of the present row are still to go the other way.
+    pub(super) probes_left: u32,
     /// The peer was told to hold back all but short messages.
     pub(super) limits_peer: bool,
     pub(super) extensions: Extensions,

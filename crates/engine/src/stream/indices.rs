@@ -17,7 +17,7 @@ pub(super) struct Packets {
     /// Those of them that come in segments.
     pub(super) segmented: Vec<u16>,
     /// The segment that is arriving.
-    pub(super) segment: Option<Arriving>,
+    pub(super) segment: Option<ArrivingSegment>,
 }
 
 /// A message whose payload has not come whole.
@@ -31,12 +31,12 @@ pub(super) enum Expected {
         memory: RmaIovs,
     },
     /// It comes in segments.
-    Segments(Progress),
+    Segments(Received),
 }
 
-/// How far a message in segments has come.
+/// What has been received of a message in segments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Progress {
+pub(super) struct Received {
     /// What the sender calls it.
     pub(super) id: u64,
     /// The number of its next segment.
@@ -47,7 +47,7 @@ pub(super) struct Progress {
 
 /// A segment that is arriving.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arriving {
+pub(super) struct ArrivingSegment {
     /// The index of its message.
     pub(super) index: u16,
     /// Its length in bytes.

@@ -12,7 +12,7 @@ use crate::ring::try_push;
 use crate::stream::arriving::{RxState, Target};
 use crate::stream::awaited::CtsEntry;
 use crate::stream::engine::Engine;
-use crate::stream::indices::{Arriving, Expected, Packets, Progress};
+use crate::stream::indices::{ArrivingSegment, Expected, Packets, Received};
 
 /// How many messages of one connection may be there in part. Senders of the C library send one after
 /// the other.
@@ -20,12 +20,12 @@ const MAX_SEGMENTED: usize = 256;
 
 impl Packets {
     /// The message in segments that the sender calls so.
-    fn segmented(&self, id: u64) -> Option<(u16, Progress)> {
+    fn segmented(&self, id: u64) -> Option<(u16, Received)> {
         self.segmented.iter().find_map(|index| {
-            let Some(Expected::Segments(progress)) = self.expected.get(*index) else {
+            let Some(Expected::Segments(received)) = self.expected.get(*index) else {
                 return None;
             };
-            (progress.id == id).then_some((*index, *progress))
+            (received.id == id).then_some((*index, *received))
         })
     }
 
@@ -34,12 +34,12 @@ impl Packets {
         if self.segmented.len() >= MAX_SEGMENTED || self.segmented(segment.id).is_some() {
             return Err(Errno::EPROTO);
         }
-        let progress = Progress {
+        let received = Received {
             id: segment.id,
             next: 0,
             have: 0,
         };
-        let index = self.expected.insert(Expected::Segments(progress), true)?;
+        let index = self.expected.insert(Expected::Segments(received), true)?;
         if let Err(error) = try_push(&mut self.segmented, index) {
             self.expected.take(index);
             return Err(error);
@@ -48,12 +48,12 @@ impl Packets {
     }
 
     /// Takes note of the segment that has come; returns its message's index, if more of that follow.
-    fn end_segment(&mut self, segment: Arriving, len: u64) -> Option<u16> {
-        let Arriving { index, len: more } = segment;
-        if let Some(Expected::Segments(progress)) = self.expected.get_mut(index) {
-            progress.have = progress.have.saturating_add(more);
-            progress.next = progress.next.wrapping_add(1);
-            if progress.have < len {
+    fn end_segment(&mut self, segment: ArrivingSegment, len: u64) -> Option<u16> {
+        let ArrivingSegment { index, len: more } = segment;
+        if let Some(Expected::Segments(received)) = self.expected.get_mut(index) {
+            received.have = received.have.saturating_add(more);
+            received.next = received.next.wrapping_add(1);
+            if received.have < len {
                 return Some(index);
             }
         }
@@ -75,22 +75,22 @@ impl<B: Buffer> Engine<B> {
         let packets = conn.packets.as_mut().ok_or(Errno::EPROTO)?;
         let len = u64::from(segment.len);
         let is_first = segment.part == Part::First;
-        let (index, progress) = match is_first {
+        let (index, received) = match is_first {
             true => {
                 let index = packets.add_segmented(segment)?;
                 (index, packets.segmented(segment.id).ok_or(Errno::EPROTO)?.1)
             }
             false => packets.segmented(segment.id).ok_or(Errno::EPROTO)?,
         };
-        let have = progress.have.checked_add(len).ok_or(Errno::EPROTO)?;
+        let have = received.have.checked_add(len).ok_or(Errno::EPROTO)?;
         let fits = match segment.part {
             Part::First | Part::Middle => have < envelope.len,
             Part::Last => have == envelope.len,
         };
-        if len == 0 || !fits || segment.number != progress.next {
+        if len == 0 || !fits || segment.number != received.next {
             return Err(Errno::EPROTO);
         }
-        packets.segment = Some(Arriving { index, len });
+        packets.segment = Some(ArrivingSegment { index, len });
         if is_first {
             self.start_message(conn_id, envelope, None);
             return Ok(());
@@ -107,7 +107,7 @@ impl<B: Buffer> Engine<B> {
         conn.cts.take(index);
         conn.rx = RxState::Payload {
             target,
-            done: progress.have,
+            done: received.have,
             left: len,
         };
         Ok(())
