@@ -1,9 +1,9 @@
 //! Connections whose messages are in packets (`FI_PROTO_RXM`, `docs/design/rxm.md`).
 //!
 //! A packet is a longer header of a message, so what is above headers is the same: matching, kept
-//! messages, completions. A message that is too long for one packet is announced with a key of the
-//! connection's own, which names the message among those that wait. Its receiver reads it when it
-//! has found its receive, as a program reads memory, and says so.
+//! messages, completions. A message that is too long for one packet is announced with an address that
+//! no region has, and a key that names the message among those that wait. Its receiver reads it when
+//! it has found its receive, as a program reads memory, and says so.
 
 use ripstop_types::{Errno, Result};
 use ripstop_wire::WireError;
@@ -26,8 +26,9 @@ use crate::{Buffer, Iov, Reached};
 /// The length in bytes of the header of a message in one packet.
 pub(super) const PACKET_HEADER: usize = base::BASE_LEN + ripstop_wire::rxm::BASE_LEN;
 
-/// Keys from here on name messages of a connection that wait to be read, by their indices.
-const KEYS: u64 = u64::MAX << 32;
+/// What is read from this address on is a message that waits for that: the key is its index. Memory of
+/// a program ends below, whether its region has addresses or offsets.
+const ANNOUNCED: u64 = 1 << 63;
 
 /// How often the payload of a message may be read: once for each piece of memory that it is said to
 /// be in, of which there is one here and could be four.
@@ -75,11 +76,12 @@ impl<B: Buffer> Conn<B> {
     fn announced_memory(&mut self, pieces: &RmaIovs) -> Result<Reached<B>> {
         let mut memory = Reached::EMPTY;
         for piece in pieces.as_slice() {
-            let index = piece.key.checked_sub(KEYS).ok_or(Errno::EKEYREJECTED)?;
-            let index = u16::try_from(index).map_err(|_| Errno::EKEYREJECTED)?;
+            let at = piece.addr.checked_sub(ANNOUNCED);
+            let at = at.ok_or(Errno::EKEYREJECTED)?;
+            let index = u16::try_from(piece.key).map_err(|_| Errno::EKEYREJECTED)?;
             let entry = self.rts.get_mut(index).ok_or(Errno::EKEYREJECTED)?;
             entry.reads_left = entry.reads_left.checked_sub(1).ok_or(Errno::EPROTO)?;
-            let part = entry.iov.part(piece.addr, piece.len).ok_or(Errno::EPROTO)?;
+            let part = entry.iov.part(at, piece.len).ok_or(Errno::EPROTO)?;
             for segment in part.segments() {
                 memory.push(*segment)?;
             }
@@ -112,9 +114,9 @@ impl<B: Buffer> Engine<B> {
             None => (BaseFlags::empty(), Body::Eager(message)),
             Some(index) => {
                 let memory = RmaIovs::one(RmaIov {
-                    addr: 0,
+                    addr: ANNOUNCED,
                     len: message.len,
-                    key: KEYS | u64::from(index),
+                    key: index.into(),
                 });
                 let id = u64::from(index);
                 let announcement = Body::Rendezvous {
@@ -162,11 +164,16 @@ impl<B: Buffer> Engine<B> {
     ) -> Option<Result<()>> {
         let conn = self.conns.get_mut(conn_id)?;
         let first = header.rma.as_slice().first()?;
-        if conn.packets.is_none() || first.key < KEYS {
+        if conn.packets.is_none() || first.addr < ANNOUNCED {
             return None;
         }
+        let memory = match conn.announced_memory(&header.rma) {
+            // Then it is denied as any other memory that is none.
+            Err(Errno::EKEYREJECTED) => return None,
+            memory => memory,
+        };
         // Its end is not noted: what waits is done behind it, see `handle_read_done`.
-        let queued = conn.announced_memory(&header.rma).and_then(|memory| {
+        let queued = memory.and_then(|memory| {
             let answer = conn.base_header(&Header::new(Op::ReadRsp, memory.len()))?;
             conn.queue_data(answer, &memory)
         });
@@ -217,7 +224,7 @@ impl<B: Buffer> Engine<B> {
         match Unit::parse(order, bytes).map_err(&mut fail)? {
             Unit::Packet(packet, flags) => self.handle_packet(conn_id, &packet, flags)?,
             Unit::Plain(header) => match header.op {
-                Op::Tag | Op::Write | Op::ReadReq | Op::ReadRsp => {
+                Op::Tag | Op::Write | Op::ReadReq | Op::ReadRsp | Op::Refuse => {
                     self.handle_header(conn_id, &header)?;
                 }
                 Op::Msg if header.is_ack() => self.handle_header(conn_id, &header)?,

@@ -265,7 +265,11 @@ impl<B: Buffer> Engine<B> {
                 self.fail_tx(conn_id, &info, reason.errno());
             }
             Answer::Response => {
-                if conn.rx_is_read() {
+                let of_message = conn
+                    .reads
+                    .front()
+                    .is_some_and(|read| read.message.is_some());
+                if conn.rx_is_read() || of_message {
                     return Err(Errno::EPROTO);
                 }
                 let read = self.take_read(conn_id).ok_or(Errno::EPROTO)?;

@@ -4,11 +4,13 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 
 use proptest::prelude::*;
+use ripstop_types::RmaIov;
 use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Message, Packet, Part, Segment, emit_packet};
-use ripstop_wire::xnet::base::BaseFlags;
+use ripstop_wire::xnet::base::{Answer, BaseFlags, Reason, RmaIovs};
 
 use super::*;
 use crate::id::SlotId;
+use crate::mr::{Access, Mr};
 
 /// How many messages there are, each with its own tag.
 const MESSAGES: usize = 6;
@@ -24,6 +26,10 @@ const DROPPED: usize = 1000;
 
 impl Fixture {
     fn up_in_packets(&mut self) {
+        self.up_in_packets_with(Extensions::empty());
+    }
+
+    fn up_in_packets_with(&mut self, extensions: Extensions) {
         let terms = Terms {
             packets: Some(PacketTerms {
                 number: 3,
@@ -31,7 +37,7 @@ impl Fixture {
             }),
             order: ByteOrder::Little,
             has_rendezvous: false,
-            extensions: Extensions::empty(),
+            extensions,
         };
         self.engine.conn_up(self.conn, terms);
     }
@@ -367,4 +373,112 @@ fn a_fence_waits_until_an_announced_message_was_read() {
     assert_eq!(f.replay(), Ok(Some(2)));
     f.flush();
     assert_eq!(f.done(), [2]);
+}
+
+/// A read of `len` bytes from an address on, with a key.
+fn read_of(addr: u64, len: u64, key: u64) -> Header {
+    Header {
+        rma: RmaIovs::one(RmaIov { addr, len, key }),
+        ..Header::new(Op::ReadReq, 0)
+    }
+}
+
+/// Where an announced message of which only the index is told seems to be.
+const ANNOUNCED: u64 = 1 << 63;
+
+impl Fixture {
+    fn announce(&mut self, context: usize) -> u64 {
+        let plan = self.send(context, Some(5), 300);
+        let Ok(SendPlan::Packet {
+            index: Some(index), ..
+        }) = plan
+        else {
+            panic!("{plan:?}");
+        };
+        self.flush();
+        index.into()
+    }
+}
+
+#[test]
+fn announced_messages_and_regions_do_not_share_keys() {
+    let mut f = Fixture::down();
+    f.up_in_packets();
+    let access = Access {
+        read: true,
+        write: false,
+    };
+    let open = |f: &mut Fixture, key| {
+        let region = Mr::new(Mem(0x9000, 64), 0, key, access);
+        f.engine.open_mr(region).unwrap();
+    };
+    open(&mut f, u64::MAX - 1);
+    let index = f.announce(1);
+    open(&mut f, index);
+    for (header, len) in [
+        (read_of(ANNOUNCED, 300, index), 300),
+        (read_of(0, 64, index), 64),
+        (read_of(0, 64, u64::MAX - 1), 64),
+        (read_of(ANNOUNCED + 100, 200, index), 200),
+    ] {
+        f.header(&header).unwrap();
+        let answers = f.control();
+        let [answer] = &answers[..] else {
+            panic!("{answers:?}");
+        };
+        assert_eq!((answer.op, answer.payload_len), (Op::ReadRsp, len));
+        f.flush();
+    }
+    // Beyond its end.
+    let beyond = f.header(&read_of(ANNOUNCED + 300, 1, index));
+    assert_eq!(beyond, Err(Errno::EPROTO));
+}
+
+#[test]
+fn what_is_denied_is_refused_where_the_peer_knows_that() {
+    let mut f = Fixture::down();
+    f.up_in_packets_with(Extensions::REFUSE);
+    let index = f.announce(1);
+    for (header, reason) in [
+        (read_of(0, 8, 77), Reason::Key),
+        // No message has this index.
+        (read_of(ANNOUNCED, 8, index + 1), Reason::Key),
+        (read_of(u64::MAX - 20, 8, u64::MAX), Reason::Key),
+    ] {
+        f.header(&header).unwrap();
+        let refused = Some((Answer::Response, reason));
+        let answers = f.control();
+        assert_eq!(
+            answers.iter().map(|h| h.refusal).collect::<Vec<_>>(),
+            [refused]
+        );
+        f.flush();
+    }
+}
+
+#[test]
+fn reading_an_announced_message_cannot_be_refused() {
+    let mut f = Fixture::down();
+    f.up_in_packets_with(Extensions::REFUSE);
+    f.recv(1, Some(4), 300);
+    let message = Message {
+        tag: Some(4),
+        data: None,
+        len: 300,
+    };
+    let announced = Body::Rendezvous {
+        message,
+        id: 9,
+        memory: RmaIovs::one(RmaIov {
+            addr: 0,
+            len: 300,
+            key: 1,
+        }),
+    };
+    f.packet(announced).unwrap();
+    f.flush();
+    let refused = f.header(&Header::refuse(Answer::Response, Reason::Key));
+    assert_eq!(refused, Err(Errno::EPROTO));
+    f.engine.close_conn(f.conn, Errno::EPROTO);
+    assert_eq!(f.failed(), [(1, Errno::EPROTO)]);
 }
