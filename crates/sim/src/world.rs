@@ -520,7 +520,6 @@ impl World {
         self.settle();
         while self.receive_waiting() {
             self.settle();
-            self.cancel_after_denials();
         }
         for host in 0..self.nodes.len() {
             for context in self.model.open_recvs(host) {

@@ -14,8 +14,7 @@
 //!   twice.
 //! * A region that is taken away does not change any more. What was under way there is done, or
 //!   an error; a part of it may be done.
-//! * What is denied changes nothing, and is an error of its own operation only; where no answer says
-//!   so, as with messages in packets, it ends the stream, like a cut.
+//! * What is denied changes nothing, and is an error of its own operation only.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -488,9 +488,6 @@ impl World {
         let (host, to) = (op.host, op.to);
         let accepted = self.accepted(done, host, to);
         if accepted {
-            if matches!(op.does, Does::Nothing) && self.denials_end_streams(host) {
-                self.model.cut(host, to);
-            }
             let reads = matches!(op.does, Does::Read(_));
             self.sided.posted(&self.model, context, op);
             if inject {
@@ -535,11 +532,6 @@ impl World {
         iov
     }
 
-    /// Whether what is denied ends its stream, as there is no answer that says so.
-    pub(super) fn denials_end_streams(&self, host: Host) -> bool {
-        self.setup.nodes[host].packets.is_some()
-    }
-
     /// Takes a region away from the others.
     pub(super) fn hide(&mut self, host: Host) {
         if self.sided.hidden(&self.model, host, HIDDEN) {
@@ -548,9 +540,8 @@ impl World {
             let exposed = &mut self.exposed[host];
             exposed.mrs[HIDDEN] = None;
             exposed.left = Some(read(&[exposed.regions[HIDDEN]]));
-            let late = self.net.lock().now() >= start + EVICTION;
-            if late || self.denials_end_streams(host) {
-                // Connections that were at work there too long are ended, or all that are or will be.
+            if self.net.lock().now() >= start + EVICTION {
+                // Connections that were at work there too long are ended.
                 (0..self.nodes.len()).for_each(|peer| self.model.cut(host, peer));
             }
             self.sync(host);

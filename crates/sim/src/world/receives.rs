@@ -152,18 +152,6 @@ impl World {
         self.sync(host);
     }
 
-    /// Takes back receives for which there is no message any more: what was denied behind it ended the
-    /// stream before it was received.
-    pub(super) fn cancel_after_denials(&mut self) {
-        for host in 0..self.nodes.len() {
-            if self.denials_end_streams(host) && self.is_troubled(host) {
-                for context in self.model.open_recvs(host) {
-                    self.cancel(host, context);
-                }
-            }
-        }
-    }
-
     /// Receives or drops what waits at all nodes; returns whether anything did.
     pub(super) fn receive_waiting(&mut self) -> bool {
         let mut any = false;
