@@ -169,7 +169,7 @@ mod tests {
     fn the_committed_list_is_read() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/fabtests.toml");
         let list = List::load(&path).expect("a list");
-        assert_eq!(list.providers(), ["lnx", "shm", "tcp"]);
+        assert_eq!(list.providers(), ["lnx", "shm", "tcp", "tcp;ofi_rxm"]);
         assert!(list.set("tcp", "quick").expect("a set").must.len() > 50);
         let files: Vec<_> = list
             .set("tcp", "complex")

@@ -69,7 +69,7 @@ pub(crate) struct Options {
     /// Where fabtests are installed: the folder with bin/runfabtests.sh.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The provider to test, tcp, shm or lnx; may be given several times. All of them if not said.
+    /// The provider to test, tcp, shm, lnx or tcp;ofi_rxm; may be given several times. All of them if not said.
     #[arg(long, value_name = "NAME")]
     provider: Vec<String>,
     /// A set of their runner, as interop/fabtests.toml names it; may be given several times.
