@@ -5,12 +5,13 @@ use ripstop_engine::id::{ConnId, CqId, EpId, SrxId};
 use ripstop_engine::matching::{Matcher, Recv, Want};
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::stream::{
-    CollAction, ConnConfig, Engine, EpConfig, Job, Limits, MAX_ATOMIC, PEER_NAME, RxWant, Send,
-    Terms,
+    CollAction, ConnConfig, Engine, EpConfig, Job, Limits, MAX_ATOMIC, PEER_NAME, PacketTerms,
+    RxWant, Send, Terms,
 };
 use ripstop_engine::{Buffer, Iov};
 use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr, Flags};
 use ripstop_wire::ByteOrder;
+use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Message, Packet, Part, Segment, emit_packet};
 use ripstop_wire::xnet::base::{
     Answer, BaseFlags, Coll, CollKind, Header, MAX_HEADER, Op, Reason, RmaIov, RmaIovs,
 };
@@ -75,7 +76,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(order: ByteOrder) -> Self {
+    fn new(order: ByteOrder, packets: Option<PacketTerms>) -> Self {
         let mut engine = Engine::new(LIMITS);
         let srx = engine.open_srx(Matcher::new(16, false)).unwrap();
         let cq = engine.open_cq(8).unwrap();
@@ -103,10 +104,13 @@ impl Fixture {
         engine.conn_up(
             conn,
             Terms {
-                packets: None,
+                packets,
                 order,
-                has_rendezvous: true,
-                extensions: Extensions::all(),
+                has_rendezvous: packets.is_none(),
+                extensions: match packets {
+                    Some(_) => Extensions::REFUSE,
+                    None => Extensions::all(),
+                },
             },
         );
         let joining = Joining {
@@ -279,13 +283,26 @@ impl Fixture {
 /// Any stream, after one byte that says what it meets: in which byte order it is read, in
 /// pieces of which length, and how much of it comes before the receives are posted.
 pub fn receive(data: &[u8]) {
+    receive_with(data, None);
+}
+
+/// As [`receive()`], with messages in packets.
+pub fn receive_packets(data: &[u8]) {
+    let terms = PacketTerms {
+        number: 3,
+        eager_max: LIMITS.eager_max,
+    };
+    receive_with(data, Some(terms));
+}
+
+fn receive_with(data: &[u8], packets: Option<PacketTerms>) {
     let Some((how, mut stream)) = data.split_first() else {
         return;
     };
     let order = [ByteOrder::Little, ByteOrder::Big][usize::from(how & 1)];
     let piece = [1, 3, 16, 24, 40, 1000, 7, 17][usize::from((how >> 1) & 7)];
     let mut late = usize::from(how >> 4) * 8;
-    let mut f = Fixture::new(order);
+    let mut f = Fixture::new(order, packets);
     f.send();
     let mut posted = 2;
     let mut reason = None;
@@ -424,14 +441,24 @@ fn collective_streams() -> [Vec<Unit>; 3] {
 pub fn receive_seeds() -> Vec<Vec<u8>> {
     let streams = collective_streams().into_iter();
     let streams = streams.chain(memory_streams()).chain(message_streams());
+    seeds(&streams.collect::<Vec<_>>(), |order, header, out| {
+        header.emit(order, out).unwrap()
+    })
+}
+
+/// Each stream in both byte orders, for several ways to read it.
+fn seeds<H>(
+    streams: &[Vec<(H, u64)>],
+    emit: impl Fn(ByteOrder, &H, &mut [u8]) -> usize,
+) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    for (index, stream) in streams.enumerate() {
+    for (index, stream) in streams.iter().enumerate() {
         for how in [0x0a, 0x26, 0x4c, 0xf3] {
             let mut seed = vec![how ^ ((index as u8) << 1)];
-            for (header, payload) in &stream {
+            for (header, payload) in stream {
                 let order = [ByteOrder::Little, ByteOrder::Big][usize::from(how & 1)];
-                let mut bytes = [0; MAX_HEADER];
-                let len = header.emit(order, &mut bytes).unwrap();
+                let mut bytes = [0; MAX_UNIT_HEADER];
+                let len = emit(order, header, &mut bytes);
                 seed.extend(&bytes[..len]);
                 seed.extend(vec![0; *payload as usize]);
             }
@@ -439,4 +466,88 @@ pub fn receive_seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds
+}
+
+/// A unit of a connection for packets.
+enum InPackets {
+    Packet(Body, BaseFlags),
+    Plain(Header),
+}
+
+const fn packet(body: Body) -> (InPackets, u64) {
+    let len = body.payload_len();
+    (InPackets::Packet(body, BaseFlags::empty()), len)
+}
+
+/// Messages whole, in segments that alternate, and announced; and the end of what this side announces.
+fn packet_streams() -> [Vec<(InPackets, u64)>; 4] {
+    let message = |tag, len| Message {
+        tag,
+        data: Some(4),
+        len,
+    };
+    let segment = |id, number, part, len| {
+        let segment = Segment {
+            id,
+            number,
+            part,
+            len,
+        };
+        packet(Body::Segment(message(Some(id), 240), segment))
+    };
+    let place = |addr, len, key| RmaIovs::one(RmaIov { addr, len, key });
+    let rendezvous = packet(Body::Rendezvous {
+        message: message(Some(1), 240),
+        id: 12,
+        memory: place(0, 240, 5),
+    });
+    let plain = |header, len| (InPackets::Plain(header), len);
+    let read = |memory| {
+        let header = Header {
+            rma: memory,
+            ..Header::new(Op::ReadReq, 0)
+        };
+        plain(header, 0)
+    };
+    let answer = plain(Header::new(Op::ReadRsp, 240), 240);
+    let acknowledged = InPackets::Packet(
+        Body::Eager(message(Some(1), 90)),
+        BaseFlags::DELIVERY_COMPLETE,
+    );
+    [
+        vec![
+            packet(Body::Eager(message(Some(0), 20))),
+            packet(Body::Eager(message(None, 90))),
+            (acknowledged, 90),
+        ],
+        vec![
+            segment(0, 0, Part::First, 100),
+            segment(1, 0, Part::First, 100),
+            segment(0, 1, Part::Middle, 100),
+            segment(1, 1, Part::Last, 140),
+            segment(0, 2, Part::Last, 40),
+        ],
+        vec![rendezvous, answer],
+        vec![
+            plain(Header::ack(), 0),
+            read(place(1 << 63, 500, 1)),
+            read(place(8, 64, KEY)),
+            read(place(8, 64, KEY + 1)),
+            packet(Body::ReadDone(1)),
+        ],
+    ]
+}
+
+/// Seeds for [`receive_packets()`].
+pub fn receive_packets_seeds() -> Vec<Vec<u8>> {
+    seeds(&packet_streams(), |order, unit, out| match unit {
+        InPackets::Packet(body, flags) => {
+            let packet = Packet {
+                conn: 0,
+                body: *body,
+            };
+            emit_packet(order, *flags, &packet, out).unwrap()
+        }
+        InPackets::Plain(header) => header.emit(order, out).unwrap(),
+    })
 }

@@ -62,4 +62,9 @@ pub const BODIES: &[Body] = &[
         run: rxm::cm,
         seeds: rxm::cm_seeds,
     },
+    Body {
+        name: "rxm_engine",
+        run: engine::receive_packets,
+        seeds: engine::receive_packets_seeds,
+    },
 ];
