@@ -16,6 +16,7 @@ use ripstop_stream::attr::{
 };
 use ripstop_stream::{EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, Transport};
 use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
+use ripstop_wire::rxm::ATOMIC_LEN;
 use ripstop_wire::rxm::cm::{self, Answer as Accepted, EAGER_MAX, FlowControl, Number, Reason};
 use ripstop_wire::xnet::rdm::Greeting;
 use ripstop_wire::{ByteOrder, WireError};
@@ -28,6 +29,10 @@ const NAME: &str = "tcp;ofi_rxm";
 
 /// What connection data says of the size of the receive queue. Nobody reads it.
 const RX_SIZE: u32 = 4096;
+
+/// Most bytes of memory that one atomic changes: so many operands, as many to compare with and the
+/// pieces of memory are what a receiver of the C library has room for.
+const MAX_ATOMIC: usize = (EAGER_MAX as usize - ATOMIC_LEN) / 2;
 
 /// TCP with messages in packets.
 #[derive(Debug)]
@@ -157,6 +162,10 @@ impl Transport for RxmTcp {
         true
     }
 
+    fn max_atomic(_: &Params) -> usize {
+        MAX_ATOMIC
+    }
+
     fn packets(_: &Params, data: &[u8]) -> Option<PacketTerms> {
         let asked = cm::Request::parse(ByteOrder::NATIVE, data).map(|request| request.number);
         let number =
@@ -207,7 +216,7 @@ impl RxmTcpProvider {
                 protocol: Protocol::Rxm,
                 protocol_version: 1,
                 domain_caps: caps,
-                ops: OPS.difference(Flags::ATOMIC) | Flags::TAGGED,
+                ops: OPS | Flags::TAGGED,
                 rx_caps: MATCHED_RX | SOURCES,
                 rx_ctx_cnt: 1,
             },

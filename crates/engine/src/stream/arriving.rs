@@ -83,6 +83,8 @@ pub(super) enum Target {
     Operands,
     /// The memory of the oldest read.
     Read,
+    /// The memory for what an atomic in a packet fetches, by its index.
+    Result(u16),
     /// Where a member's message goes.
     Coll,
     /// Nowhere: a write that was refused.

@@ -6,6 +6,7 @@
 //! response to a read does.
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Result};
+use ripstop_wire::rxm::MAX_UNIT_HEADER;
 use ripstop_wire::xnet::base::{Answer, BaseFlags, Header, MAX_HEADER, Op, Reason};
 use ripstop_wire::xnet::cm::Extensions;
 
@@ -62,11 +63,11 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         conn_id: ConnId,
         atomic: &Atomic<B>,
-        header: &mut [u8; MAX_HEADER],
+        header: &mut [u8; MAX_UNIT_HEADER],
     ) -> Result<RmaPlan> {
         atomic.check()?;
         let (conn, ep, limits) = self.with_room(conn_id)?;
-        if conn.up && !conn.extensions.contains(Extensions::ATOMIC) {
+        if conn.up && !conn.has_atomics() {
             return Err(Errno::EOPNOTSUPP);
         }
         if !conn.ready_to_send {
@@ -81,10 +82,10 @@ impl<B: Buffer> Engine<B> {
         &mut self,
         conn_id: ConnId,
         atomic: &Atomic<B>,
-        header: &mut [u8; MAX_HEADER],
+        header: &mut [u8; MAX_UNIT_HEADER],
     ) -> Result<Appended> {
         let (conn, ep, limits) = self.parts(conn_id)?;
-        if !conn.extensions.contains(Extensions::ATOMIC) {
+        if !conn.has_atomics() {
             return Err(Errno::EOPNOTSUPP);
         }
         Self::append_atomic(conn, ep, limits, atomic, header)
@@ -95,10 +96,13 @@ impl<B: Buffer> Engine<B> {
         ep: &mut Ep,
         limits: &Limits,
         atomic: &Atomic<B>,
-        header: &mut [u8; MAX_HEADER],
+        header: &mut [u8; MAX_UNIT_HEADER],
     ) -> Result<Appended> {
+        if conn.packets.is_some() {
+            return Self::append_packet_atomic(conn, ep, limits, atomic, header);
+        }
         let len = atomic.operand.len().saturating_add(atomic.compare.len());
-        let inline = conn.copies_payload(limits, len, atomic.inject)?;
+        let inline = conn.copies_payload(limits, MAX_HEADER, len, atomic.inject)?;
         let fetches = atomic.kind != AtomicKind::Plain;
         let full = Header {
             op_data: atomic.datatype as u8,
@@ -133,7 +137,7 @@ impl<B: Buffer> Engine<B> {
     }
 }
 
-const fn op_of(kind: AtomicKind) -> Op {
+pub(super) const fn op_of(kind: AtomicKind) -> Op {
     match kind {
         AtomicKind::Plain => Op::Atomic,
         AtomicKind::Fetch => Op::FetchAtomic,
@@ -214,7 +218,11 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Finds the memory of an atomic, and a slot for its operands.
-    fn admit(&mut self, conn_id: ConnId, header: &Header) -> core::result::Result<(), Reason> {
+    pub(super) fn admit(
+        &mut self,
+        conn_id: ConnId,
+        header: &Header,
+    ) -> core::result::Result<(), Reason> {
         let mut operation = operation(header).ok_or(Reason::Unsupported)?;
         let len = header.rma.total_len().map_err(|_| Reason::Bounds)?;
         let fetched = self.conns.get(conn_id).map_or(0, |conn| conn.fetched);
@@ -328,6 +336,9 @@ impl<B: Buffer> Engine<B> {
             None => (None, None),
         };
         self.finish_write(conn_id, kind);
+        if kind.is_some() && self.answer_packet_atomic(conn_id, Ok(fetched)) {
+            return;
+        }
         if let Some(slot) = fetched {
             if let Err(error) = self.respond_fetched(conn_id, slot) {
                 self.release_slot(slot);

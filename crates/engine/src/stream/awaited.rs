@@ -44,7 +44,8 @@ pub(super) enum Until<B> {
     Answered(ReadEntry<B>),
 }
 
-/// A message whose receiver has been asked for leave to send the payload.
+/// A message whose receiver has been asked for leave to send the payload, or an atomic in a packet, whose
+/// result goes to `iov`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RtsEntry<B> {
     /// The receiver knows the payload's address, and may get it from there.
@@ -53,6 +54,8 @@ pub(super) struct RtsEntry<B> {
     pub(super) seen: bool,
     /// How often the peer may read it, of one that is announced in a packet.
     pub(super) reads_left: u8,
+    /// Of an atomic: where it ends in the stream.
+    pub(super) atomic_end: Option<u64>,
     pub(super) iov: Iov<B>,
     pub(super) info: TxInfo,
 }

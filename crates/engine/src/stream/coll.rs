@@ -231,7 +231,7 @@ impl<B: Buffer> Engine<B> {
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Appended> {
         let len = send.message.len;
-        let inline = conn.copies_payload(limits, len, false)?;
+        let inline = conn.copies_payload(limits, MAX_HEADER, len, false)?;
         let full = Header::coll(send.message);
         let header_len = full.emit(conn.order, header)?;
         if inline {

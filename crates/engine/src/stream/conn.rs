@@ -13,7 +13,7 @@ use crate::ring::Ring;
 use crate::stream::arriving::{Arriving, Incoming, RxState, Target};
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
 use crate::stream::indices::{Packets, Table};
-use crate::stream::request::{Deferred, TxDone, TxInfo, Wait};
+use crate::stream::request::{Deferred, Posted, TxDone, TxInfo, Wait};
 
 /// Most bytes of a peer's name kept with a connection: its whole address.
 pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
@@ -461,6 +461,22 @@ impl<B: Buffer> Conn<B> {
     /// Whether the index of a rendezvous has two bytes.
     pub(super) const fn has_wide_indices(&self) -> bool {
         self.extensions.contains(Extensions::INDEX)
+    }
+
+    /// How many messages wait until their receiver asks for them.
+    pub(super) fn announced(&self) -> u32 {
+        let entries = self.rts.entries();
+        let messages = entries.filter(|(_, entry)| entry.atomic_end.is_none());
+        u32::try_from(messages.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the peer has what this operation needs.
+    pub(super) const fn has(&self, posted: &Posted<B>) -> bool {
+        match posted {
+            Posted::Send(_) | Posted::Rma(_) => true,
+            Posted::Atomic(_) => self.has_atomics(),
+            Posted::Coll(_) => self.extensions.contains(Extensions::COLL),
+        }
     }
 
     /// Whether there is an index for one more rendezvous of this side.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use ripstop_types::{Errno, Result};
+use ripstop_types::{AtomicKind, Errno, Result};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::ring::try_push;
@@ -18,6 +18,19 @@ pub(super) struct Packets {
     pub(super) segmented: Vec<u16>,
     /// The segment that is arriving.
     pub(super) segment: Option<ArrivingSegment>,
+    /// The atomic of the peer that is arriving or carried out.
+    pub(super) served: Option<Served>,
+}
+
+/// An atomic of the peer, as its result names it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Served {
+    /// What the peer calls it.
+    pub(super) id: u64,
+    pub(super) kind: AtomicKind,
+    /// The numbers of datatype and operation, known ones or not.
+    pub(super) datatype: u8,
+    pub(super) op: u8,
 }
 
 /// A message whose payload has not come whole.
@@ -61,6 +74,7 @@ impl Packets {
             expected: Table::new(),
             segmented: Vec::new(),
             segment: None,
+            served: None,
         }
     }
 }
@@ -92,10 +106,6 @@ impl<T> Table<T> {
 
     pub(super) const fn is_empty(&self) -> bool {
         self.used == 0
-    }
-
-    pub(super) const fn len(&self) -> u32 {
-        self.used
     }
 
     const fn most(wide: bool) -> u32 {

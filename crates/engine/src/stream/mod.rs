@@ -35,6 +35,7 @@ mod get;
 mod indices;
 mod output;
 mod owned;
+mod packet_atomics;
 mod packets;
 pub mod rdm;
 mod records;

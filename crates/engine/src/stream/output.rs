@@ -1,7 +1,7 @@
 //! What a connection has to write, and in which order.
 
 use ripstop_types::{Errno, Result};
-use ripstop_wire::xnet::base::{BASE_LEN, Header, MAX_HEADER};
+use ripstop_wire::xnet::base::{BASE_LEN, Header};
 
 use crate::id::SlotId;
 use crate::stream::conn::{Chunk, Conn, LONG_PAYLOAD_BYTES, Segment, Source};
@@ -88,6 +88,12 @@ impl<B: Buffer> Conn<B> {
         self.put(Source::Slot(slot, 0), len, false)
     }
 
+    /// Queues the contents of a slot behind a header that was queued.
+    pub(super) fn queue_slot(&mut self, slot: SlotId, len: u64) -> Result<()> {
+        self.note_queued(len);
+        self.put(Source::Slot(slot, 0), len, false)
+    }
+
     /// Queues one message: `buffered` bytes of the transmit buffer, then bytes of a slot.
     pub(super) fn queue_part(
         &mut self,
@@ -134,11 +140,18 @@ impl<B: Buffer> Conn<B> {
         Ok(bytes)
     }
 
-    /// Whether a payload of `len` bytes is copied to the transmit buffer behind its header, as it must
-    /// be if it is injected; [`Errno::EAGAIN`] if there is no room for that.
-    pub(super) fn copies_payload(&self, limits: &Limits, len: u64, inject: bool) -> Result<bool> {
+    /// Whether a payload of `len` bytes is copied to the transmit buffer behind its header of up to
+    /// `header` bytes, as it must be if it is injected; [`Errno::EAGAIN`] if there is no room for that.
+    #[inline(always)]
+    pub(super) fn copies_payload(
+        &self,
+        limits: &Limits,
+        header: usize,
+        len: u64,
+        inject: bool,
+    ) -> Result<bool> {
         let room = limits.tx_buffer.saturating_sub(self.buffered);
-        let room = room.checked_sub(MAX_HEADER).ok_or(Errno::EAGAIN)?;
+        let room = room.checked_sub(header).ok_or(Errno::EAGAIN)?;
         let fits = len <= room as u64;
         match inject && !fits {
             true => Err(Errno::EAGAIN),

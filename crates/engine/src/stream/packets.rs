@@ -7,9 +7,7 @@
 
 use ripstop_types::{Errno, Result};
 use ripstop_wire::WireError;
-use ripstop_wire::rxm::{
-    AtomicHead, AtomicResult, Body, MAX_UNIT_HEADER, Message, Packet, Unit, emit_packet,
-};
+use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Message, Packet, Unit, emit_packet};
 use ripstop_wire::xnet::base::{self, BaseFlags, Header, MAX_HEADER, Op, RmaIov, RmaIovs};
 
 use crate::id::ConnId;
@@ -40,7 +38,7 @@ impl<B: Buffer> Conn<B> {
         self.packets.is_some() && len > self.eager_max
     }
 
-    fn emit_packet(
+    pub(super) fn emit_packet(
         &self,
         flags: BaseFlags,
         body: Body,
@@ -66,7 +64,7 @@ impl<B: Buffer> Conn<B> {
         Ok(())
     }
 
-    fn queue_packet(&mut self, body: Body) -> Result<()> {
+    pub(super) fn queue_packet(&mut self, body: Body) -> Result<()> {
         let mut out = [0; MAX_UNIT_HEADER];
         let len = self.emit_packet(BaseFlags::empty(), body, &mut out)?;
         self.queue_unit(out.get(..len).unwrap_or_default())
@@ -140,6 +138,7 @@ impl<B: Buffer> Engine<B> {
             is_get: true,
             seen: false,
             reads_left: READS,
+            atomic_end: None,
             iov: send.iov,
             info: send.info(),
         };
@@ -185,7 +184,11 @@ impl<B: Buffer> Engine<B> {
     fn handle_read_done(&mut self, conn_id: ConnId, id: u64) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let index = u16::try_from(id).map_err(|_| Errno::EPROTO)?;
-        let mut info = conn.rts.get(index).ok_or(Errno::EPROTO)?.info;
+        let entry = conn.rts.get(index).ok_or(Errno::EPROTO)?;
+        if entry.atomic_end.is_some() {
+            return Err(Errno::EPROTO);
+        }
+        let mut info = entry.info;
         info.ack = false;
         let end = conn.queued;
         let is_out = conn.has_sent(end) && conn.dones.is_empty();
@@ -265,42 +268,18 @@ impl<B: Buffer> Engine<B> {
                 self.start_message(conn_id, envelope(message, false), Some(rts));
             }
             Body::ReadDone(id) => self.handle_read_done(conn_id, id)?,
-            Body::Atomic(atomic) => {
-                let operands = Message {
-                    len: atomic.operands_len,
-                    ..Message::default()
-                };
-                conn.envelope = envelope(operands, ack);
-                self.refuse_packet_atomic(conn_id, &atomic)?;
-                return Ok(());
-            }
+            Body::Atomic(atomic) => return self.start_packet_atomic(conn_id, &atomic, ack),
+            Body::AtomicResult(result) => return self.start_result(conn_id, &result, ack),
             Body::Segment(message, segment) => {
                 return self.start_segment(conn_id, envelope(message, ack), &segment);
             }
-            Body::AtomicResult(_)
-            | Body::Credit(_)
-            | Body::WriteReady { .. }
-            | Body::WriteDone(_) => return Err(Errno::EPROTO),
+            Body::Credit(_) | Body::WriteReady { .. } | Body::WriteDone(_) => {
+                return Err(Errno::EPROTO);
+            }
         }
         if ack {
             self.acknowledge(conn_id);
         }
-        Ok(())
-    }
-
-    /// There are no atomics in packets yet.
-    fn refuse_packet_atomic(&mut self, conn_id: ConnId, atomic: &AtomicHead) -> Result<()> {
-        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        conn.queue_packet(Body::AtomicResult(AtomicResult {
-            id: atomic.id,
-            kind: atomic.kind,
-            datatype: atomic.datatype,
-            op: atomic.op,
-            status: Errno::EOPNOTSUPP.0.wrapping_neg(),
-            len: 0,
-        }))?;
-        self.mark_output(conn_id);
-        self.start_payload(conn_id, Target::Discard, None);
         Ok(())
     }
 

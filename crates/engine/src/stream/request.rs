@@ -3,7 +3,6 @@
 
 use ripstop_types::{AtomicKind, AtomicOp, Context, Datatype, Errno, Flags, Result};
 use ripstop_wire::xnet::base::{MAX_RMA, RmaIovs};
-use ripstop_wire::xnet::cm::Extensions;
 
 use crate::coll::{Message, Place};
 use crate::id::{CollOpId, MrId, SlotId};
@@ -309,15 +308,6 @@ impl<B: Buffer> Posted<B> {
             Self::Rma(rma) => rma.context,
             Self::Atomic(atomic) => atomic.context,
             Self::Coll(send) => send.info().context,
-        }
-    }
-
-    /// What the peer must speak.
-    pub(super) const fn extension(&self) -> Extensions {
-        match self {
-            Self::Send(_) | Self::Rma(_) => Extensions::empty(),
-            Self::Atomic(_) => Extensions::ATOMIC,
-            Self::Coll(_) => Extensions::COLL,
         }
     }
 

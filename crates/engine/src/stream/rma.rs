@@ -164,11 +164,11 @@ impl<B: Buffer> Engine<B> {
         header: &mut [u8; MAX_HEADER],
     ) -> Result<Appended> {
         if rma.kind == RmaKind::Read {
-            conn.copies_payload(limits, 0, false)?;
+            conn.copies_payload(limits, MAX_HEADER, 0, false)?;
             return Self::stage_read(conn, ep, rma, header);
         }
         let len = rma.iov.len();
-        let inline = conn.copies_payload(limits, len, rma.inject)?;
+        let inline = conn.copies_payload(limits, MAX_HEADER, len, rma.inject)?;
         let full = Header {
             flags: match rma.level {
                 Level::Sent => BaseFlags::empty(),

@@ -115,6 +115,10 @@ impl<B: Buffer> Engine<B> {
                         slot, total, at, ..
                     } => RxWant::Keep(slot, total, at.saturating_add(done), left),
                 },
+                Target::Result(index) => match conn.rts.get(index) {
+                    Some(atomic) => RxWant::Place(&atomic.iov, done, left),
+                    None => RxWant::Discard(left),
+                },
                 Target::Read => match conn.reads.front() {
                     Some(read) => RxWant::Place(&read.iov, done, left),
                     None => RxWant::Discard(left),
@@ -568,6 +572,7 @@ impl<B: Buffer> Engine<B> {
             Target::Operands => return self.await_job(conn_id),
             Target::Write => self.finish_write(conn_id, None),
             Target::Read => self.finish_read(conn_id),
+            Target::Result(index) => self.finish_result(conn_id, index),
             Target::Coll => self.finish_coll_payload(conn_id),
             Target::Refused => self.finish_refused(conn_id),
         }

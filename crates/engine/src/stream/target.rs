@@ -66,7 +66,7 @@ impl<B: Buffer> Engine<B> {
                 conn.envelope.ack = false;
                 conn.write.refusal.1 = Reason::Key;
                 conn.refuse_rest();
-                let spoken = conn.extensions.contains(Extensions::REFUSE);
+                let spoken = conn.may_refuse();
                 self.release_write(conn_id);
                 if !spoken {
                     self.break_conn(conn_id, Errno::EKEYREJECTED);
@@ -178,6 +178,9 @@ impl<B: Buffer> Engine<B> {
         let Some((answer, reason)) = self.conns.get(conn_id).map(|conn| conn.write.refusal) else {
             return;
         };
+        if self.answer_packet_atomic(conn_id, Err(reason)) {
+            return;
+        }
         if answer != Answer::Response {
             return self.refuse(conn_id, answer, reason);
         }

@@ -311,7 +311,7 @@ impl<B: Buffer> Engine<B> {
                 (buffered.header_len, buffered.inline)
             }
             Posted::Atomic(atomic) => {
-                let buffered = self.atomic_now(conn_id, atomic, header_of_unit)?;
+                let buffered = self.atomic_now(conn_id, atomic, header)?;
                 (buffered.header_len, buffered.inline)
             }
             Posted::Coll(send) => {
@@ -337,8 +337,10 @@ impl<B: Buffer> Engine<B> {
     /// Fails what the peer does not have, when its turn has come.
     fn fail_impossible(&mut self, conn_id: ConnId) {
         while let Some(conn) = self.conns.get_mut(conn_id)
-            && let Some(needed) = conn.deferred.front().map(|next| next.posted.extension())
-            && !conn.extensions.contains(needed)
+            && conn
+                .deferred
+                .front()
+                .is_some_and(|next| !conn.has(&next.posted))
             && let Some(deferred) = conn.deferred.pop()
         {
             conn.settle_ready();
@@ -397,6 +399,7 @@ impl<B: Buffer> Engine<B> {
             is_get: address.is_some(),
             seen: false,
             reads_left: 0,
+            atomic_end: None,
             iov: send.iov,
             info: send.info(),
         };
@@ -598,7 +601,7 @@ impl<B: Buffer> Engine<B> {
         if let Some(conn) = self.conns.get(conn_id)
             && let Some(ep) = self.eps.get_mut(conn.config.ep)
         {
-            ep.end_waiting(conn.rts.len());
+            ep.end_waiting(conn.announced());
         }
         while let Some(info) = self.conns.get_mut(conn_id).and_then(Conn::pop_unfinished) {
             if info.flags.contains(Flags::REMOTE_READ) {

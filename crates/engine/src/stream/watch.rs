@@ -103,7 +103,7 @@ impl<B: Buffer> Conn<B> {
                 .map(|first| queued(self.reads.len(), mark(self.reads.head()), &first.info)),
             acks: acks.map(|first| queued(self.acks.len(), mark(self.acks.head()), first)),
             arriving: self.arriving(),
-            announced: self.rts.len(),
+            announced: self.announced(),
             unexpected: self.kept_count,
             is_full: matches!(self.rx, RxState::Blocked(_)),
         }
@@ -159,7 +159,9 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        for (index, entry) in conn.rts.entries_mut().take(most) {
+        let messages = conn.rts.entries_mut();
+        let messages = messages.filter(|(_, entry)| entry.atomic_end.is_none());
+        for (index, entry) in messages.take(most) {
             visit(Announced {
                 index,
                 is_new: !core::mem::replace(&mut entry.seen, true),

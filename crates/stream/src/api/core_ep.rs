@@ -9,7 +9,7 @@ use ripstop_core::provider::Token;
 use ripstop_core::{Info, caps, hints};
 use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::Matcher;
-use ripstop_engine::stream::{EpConfig, MAX_ATOMIC};
+use ripstop_engine::stream::EpConfig;
 use ripstop_os::Interest;
 use ripstop_types::{EpType, Errno, Flags, Result, flags, tclass};
 
@@ -157,7 +157,10 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
             inject_size: info.tx.inject_size,
             max_msg_size: info.ep.max_msg_size,
             inject_atomic: info.tx.inject_size,
-            max_atomic: info.ep.max_msg_size.min(MAX_ATOMIC),
+            max_atomic: info
+                .ep
+                .max_msg_size
+                .min(T::max_atomic(&domain.fabric.params)),
             tx_flags: info.tx.op_flags & TX_FLAGS,
             rx_flags: info.rx.op_flags & RX_FLAGS,
             has_rma: initiates && info.caps.contains(Flags::RMA),

@@ -10,7 +10,7 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{Address, EventQueue, caps};
 use ripstop_engine::Iov;
-use ripstop_engine::stream::{MAX_ATOMIC, RmaKind};
+use ripstop_engine::stream::RmaKind;
 use ripstop_engine::triggered::Basis;
 use ripstop_mem::UserBuf;
 use ripstop_types::{
@@ -315,9 +315,10 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
             return Ok(());
         }
         let inject_size = self.domain.info.tx.inject_size.max(ep.inject_size);
+        let most_atomic = T::max_atomic(&self.domain.fabric.params).min(self.max_msg_size);
         let limit = ep.limit(option).ok_or(Errno::ENOPROTOOPT)?;
         let most = match option {
-            EpOption::MaxAtomicSize => self.max_msg_size.min(MAX_ATOMIC),
+            EpOption::MaxAtomicSize => most_atomic,
             EpOption::MaxMsgSize | EpOption::MaxTaggedSize | EpOption::MaxRmaSize => {
                 self.max_msg_size
             }

@@ -8,7 +8,6 @@ use ripstop_core::provider::{
     self, AvAttr, CollLimit, Copies, CounterAttr, CqAttr, MrAttr, Token, Work, WorkOp,
 };
 use ripstop_core::{EventQueue, FabricAttr, Info, RxAttr, TxAttr};
-use ripstop_engine::stream::MAX_ATOMIC;
 use ripstop_engine::triggered::Basis;
 use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Flags, Result};
 
@@ -90,7 +89,7 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
         if !kind.allows(op, datatype) || !ripstop_mem::atomic::supported(datatype) {
             return Err(Errno::EOPNOTSUPP);
         }
-        Ok(MAX_ATOMIC / datatype.size())
+        Ok(T::max_atomic(&self.fabric.params) / datatype.size())
     }
 
     fn queue_work(self: &Arc<Self>, work: &Work<'_, Self>) -> Result<()> {

@@ -10,7 +10,7 @@ pub(crate) mod readiness;
 
 use std::fmt::{self, Debug};
 
-use ripstop_engine::stream::PacketTerms;
+use ripstop_engine::stream::{MAX_ATOMIC, PacketTerms};
 use ripstop_os::Connect;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::WireError;
@@ -192,6 +192,11 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// Whether messages are in packets (`FI_PROTO_RXM`, `docs/design/rxm.md`).
     fn is_in_packets(_params: &Self::Params) -> bool {
         false
+    }
+
+    /// Most bytes of memory that one atomic changes.
+    fn max_atomic(_params: &Self::Params) -> usize {
+        MAX_ATOMIC
     }
 
     /// The terms of a connection for packets, from the data of the peer's request or answer, which is

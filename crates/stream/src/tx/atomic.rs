@@ -6,7 +6,8 @@ use ripstop_engine::stream::{Atomic, Engine, Job, Level, RmaKind};
 use ripstop_engine::{Iov, Reached};
 use ripstop_mem::{UserBuf, atomic};
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Result, RmaIov};
-use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs};
+use ripstop_wire::rxm::MAX_UNIT_HEADER;
+use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::state::State;
 use crate::state::ep::{EpState, level};
@@ -22,6 +23,7 @@ impl<T: Transport> State<T> {
         call: &AtomicCall<'_>,
         work: Option<WorkId>,
     ) -> Result<()> {
+        let in_packets = T::is_in_packets(&self.params);
         let state = self.ep(ep).ok_or(Errno::EOPBADSTATE)?;
         state.may_start(state.has_atomics)?;
         let given = call.flags.unwrap_or(state.tx_flags);
@@ -40,6 +42,15 @@ impl<T: Transport> State<T> {
         if inject && !state.injects(operand.len(), compare.len()) {
             return Err(Errno::EMSGSIZE);
         }
+        let level = level(RmaKind::Atomic, given);
+        if in_packets && (call.data.is_some() || level == Level::Committed) {
+            return Err(refused!(
+                T::EpData,
+                EOPNOTSUPP,
+                "an atomic in packets has neither completion data nor FI_COMMIT_COMPLETE: leave them out, \
+                 or use the provider tcp"
+            ));
+        }
         let mut atomic = Atomic {
             kind: call.kind,
             datatype: call.datatype,
@@ -52,7 +63,7 @@ impl<T: Transport> State<T> {
             context: call.context,
             completion: !state.tx_selective || given.contains(Flags::COMPLETION),
             inject,
-            level: level(RmaKind::Atomic, given),
+            level,
             work: false,
         };
         if let Some(id) = work {
@@ -118,8 +129,9 @@ impl<T: Transport> State<T> {
         let payload = [&atomic.operand, &atomic.compare];
         let no_payload = atomic.op == AtomicOp::AtomicRead;
         let silent = atomic.inject && !atomic.completion;
-        let start =
-            |engine: &mut Engine<UserBuf>, id, header: &mut _| engine.atomic(id, atomic, header);
+        let start = |engine: &mut Engine<UserBuf>, id, header: &mut [u8; MAX_UNIT_HEADER]| {
+            engine.atomic(id, atomic, header)
+        };
         self.start(ep, peer, payload, (no_payload, silent, more), start)
     }
 
@@ -212,7 +224,7 @@ impl<T: Transport> EpState<T> {
     /// posts them: each up to the longest inject, and both as far as the transmit buffer has room.
     pub(crate) const fn injects(&self, operand: u64, compare: u64) -> bool {
         let most = self.inject_atomic as u64;
-        let room = (TX_BUFFER - MAX_HEADER) as u64;
+        let room = (TX_BUFFER - MAX_UNIT_HEADER) as u64;
         operand <= most && compare <= most && operand.saturating_add(compare) <= room
     }
 }

@@ -6,7 +6,7 @@ use ripstop_engine::id::{ConnId, EpId, WorkId};
 use ripstop_engine::stream::{Engine, Level, Rma, RmaKind, RmaPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result, RmaIov};
-use ripstop_wire::xnet::base::{MAX_HEADER, RmaIovs, WRITE_LEN};
+use ripstop_wire::xnet::base::{RmaIovs, WRITE_LEN};
 
 use crate::region::attach::MIN_ATTACH_BYTES;
 use crate::state::State;
@@ -256,19 +256,19 @@ impl<T: Transport> State<T> {
 
     /// Starts what the engine accepts: `payload` is what it sends, if it sends any;
     /// `no_payload` that it sends none, `silent` that nothing is reported of it.
-    pub(crate) fn start(
+    pub(crate) fn start<const HEADER: usize>(
         &mut self,
         ep: EpId,
         peer: FiAddr,
         payload: [&Iov<UserBuf>; 2],
         (no_payload, silent, more): (bool, bool, bool),
-        start: impl Fn(&mut Engine<UserBuf>, ConnId, &mut [u8; MAX_HEADER]) -> Result<RmaPlan>,
+        start: impl Fn(&mut Engine<UserBuf>, ConnId, &mut [u8; HEADER]) -> Result<RmaPlan>,
     ) -> Result<()> {
         let id = self.route(ep, peer, silent)?;
         if silent {
             self.admit_silent(id)?;
         }
-        let mut header = [0; MAX_HEADER];
+        let mut header = [0; HEADER];
         let buffered = match self.accept(|engine| start(engine, id, &mut header))? {
             RmaPlan::Append(buffered) => buffered,
             RmaPlan::Defer { slot } => return self.defer(id, payload, slot),

@@ -44,7 +44,7 @@ pub struct AtomicResult {
 }
 
 /// Bytes of an atomic's header behind those that all packets have.
-pub(super) const ATOMIC_LEN: usize = 4 * 24;
+pub const ATOMIC_LEN: usize = 4 * 24;
 
 /// The same of a result.
 pub(super) const RESULT_LEN: usize = 8;

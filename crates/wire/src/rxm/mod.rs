@@ -12,7 +12,7 @@ mod pieces;
 mod tests;
 mod unit;
 
-pub use atomic::{AtomicHead, AtomicResult};
+pub use atomic::{ATOMIC_LEN, AtomicHead, AtomicResult};
 pub use packet::{
     BASE_LEN, Body, MAX_HEADER, Message, Packet, PacketKind, Part, Segment, packet_len,
 };

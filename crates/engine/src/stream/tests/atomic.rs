@@ -1,11 +1,12 @@
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Flags, RmaIov};
+use ripstop_wire::rxm::MAX_UNIT_HEADER;
 use ripstop_wire::xnet::base::{Answer, BaseFlags, Reason, RmaIovs};
 
 use super::*;
 use crate::id::MrId;
 use crate::mr::{Access, Mr};
 
-const KEY: u64 = 9;
+pub(super) const KEY: u64 = 9;
 
 fn place(addr: u64, len: u64) -> RmaIovs {
     RmaIovs::one(RmaIov {
@@ -15,7 +16,7 @@ fn place(addr: u64, len: u64) -> RmaIovs {
     })
 }
 
-fn atomic(kind: AtomicKind, op: AtomicOp, context: usize) -> Atomic<Mem> {
+pub(super) fn atomic(kind: AtomicKind, op: AtomicOp, context: usize) -> Atomic<Mem> {
     let some = Iov::one(Mem(0x1000, 16));
     let operand = if op == AtomicOp::AtomicRead {
         Iov::EMPTY
@@ -62,17 +63,18 @@ fn asked(op: Op, atomic: AtomicOp, len: u64) -> Header {
 }
 
 impl Fixture {
-    fn start_atomic(&mut self, atomic: &Atomic<Mem>) -> Result<RmaPlan> {
-        self.engine.atomic(self.conn, atomic, &mut [0; MAX_HEADER])
+    pub(super) fn start_atomic(&mut self, atomic: &Atomic<Mem>) -> Result<RmaPlan> {
+        self.engine
+            .atomic(self.conn, atomic, &mut [0; MAX_UNIT_HEADER])
     }
 
-    fn region(&mut self, access: Access) -> MrId {
+    pub(super) fn region(&mut self, access: Access) -> MrId {
         let mr = Mr::new(Mem(0x5000, 100), 0, KEY, access);
         self.engine.open_mr(mr).unwrap()
     }
 
     /// Does the job there must be, with or without success.
-    fn work(&mut self, done: bool) -> (Mem, AtomicOp) {
+    pub(super) fn work(&mut self, done: bool) -> (Mem, AtomicOp) {
         assert!(matches!(self.engine.rx_want(self.conn), RxWant::Job));
         let Some(Job::Atomic {
             target, op, fetch, ..
@@ -91,7 +93,7 @@ impl Fixture {
     }
 }
 
-const ALL: Access = Access {
+pub(super) const ALL: Access = Access {
     read: true,
     write: true,
 };

@@ -6,6 +6,7 @@ mod close;
 mod eager;
 mod get;
 mod owned;
+mod packet_atomics;
 mod packets;
 mod rma;
 mod rx;

@@ -25,7 +25,7 @@ const SEGMENT: usize = 100;
 const DROPPED: usize = 1000;
 
 impl Fixture {
-    fn up_in_packets(&mut self) {
+    pub(super) fn up_in_packets(&mut self) {
         self.up_in_packets_with(Extensions::empty());
     }
 
@@ -42,7 +42,7 @@ impl Fixture {
         self.engine.conn_up(self.conn, terms);
     }
 
-    fn packet(&mut self, body: Body) -> Result<()> {
+    pub(super) fn packet(&mut self, body: Body) -> Result<()> {
         let mut bytes = [0; MAX_UNIT_HEADER];
         let packet = Packet { conn: 0, body };
         let len = emit_packet(ByteOrder::Little, BaseFlags::empty(), &packet, &mut bytes).unwrap();
@@ -376,7 +376,7 @@ fn a_fence_waits_until_an_announced_message_was_read() {
 }
 
 /// A read of `len` bytes from an address on, with a key.
-fn read_of(addr: u64, len: u64, key: u64) -> Header {
+pub(super) fn read_of(addr: u64, len: u64, key: u64) -> Header {
     Header {
         rma: RmaIovs::one(RmaIov { addr, len, key }),
         ..Header::new(Op::ReadReq, 0)
@@ -384,7 +384,7 @@ fn read_of(addr: u64, len: u64, key: u64) -> Header {
 }
 
 /// Where an announced message of which only the index is told seems to be.
-const ANNOUNCED: u64 = 1 << 63;
+pub(super) const ANNOUNCED: u64 = 1 << 63;
 
 impl Fixture {
     fn announce(&mut self, context: usize) -> u64 {

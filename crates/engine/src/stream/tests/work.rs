@@ -1,4 +1,5 @@
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Flags, RmaIov};
+use ripstop_wire::rxm::MAX_UNIT_HEADER;
 use ripstop_wire::xnet::base::RmaIovs;
 
 use super::*;
@@ -113,7 +114,7 @@ fn work_that_fails_is_counted_as_an_error() {
     let reported = f.begin(told, Some(7));
     f.send_work(reported, 500);
     let fetching = f.begin(told, None);
-    let mut header = [0; MAX_HEADER];
+    let mut header = [0; MAX_UNIT_HEADER];
     f.engine
         .atomic(f.conn, &fetch(fetching), &mut header)
         .unwrap();
@@ -273,7 +274,7 @@ fn atomics_are_counted_as_writes() {
         work: false,
         ..fetch(WorkId::FIRST)
     };
-    let mut header = [0; MAX_HEADER];
+    let mut header = [0; MAX_UNIT_HEADER];
     f.engine.atomic(f.conn, &plain, &mut header).unwrap();
     f.flush();
     assert_eq!((f.values(sends), f.values(writes)), ((0, 0), (1, 0)));
