@@ -5,13 +5,15 @@ use ripstop_engine::id::{ConnId, CqId, EpId, SrxId};
 use ripstop_engine::matching::{Matcher, Recv, Want};
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::stream::{
-    CollAction, ConnConfig, Engine, EpConfig, Job, Limits, MAX_ATOMIC, PEER_NAME, PacketTerms,
-    RxWant, Send, Terms,
+    Atomic, CollAction, ConnConfig, Engine, EpConfig, Job, Level, Limits, MAX_ATOMIC, PEER_NAME,
+    PacketTerms, RxWant, Send, Terms,
 };
 use ripstop_engine::{Buffer, Iov};
-use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr, Flags};
+use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, FiAddr, Flags};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Message, Packet, Part, Segment, emit_packet};
+use ripstop_wire::rxm::{
+    AtomicHead, AtomicResult, Body, MAX_UNIT_HEADER, Message, Packet, Part, Segment, emit_packet,
+};
 use ripstop_wire::xnet::base::{
     Answer, BaseFlags, Coll, CollKind, Header, MAX_HEADER, Op, Reason, RmaIov, RmaIovs,
 };
@@ -49,13 +51,16 @@ const LIMITS: Limits = Limits {
 };
 
 /// How often each posted operation has ended, by its context.
-type Ended = [u32; 7];
+type Ended = [u32; 8];
 
 /// The operations that were posted, of which the last is a multi-receive buffer.
 const MULTI: usize = 5;
 
 /// The collective operation that is started when the peer says that the group is there.
 const COLLECTIVE: usize = 6;
+
+/// An atomic that fetches.
+const ATOMIC: usize = 7;
 
 /// What the two members of the group have in common.
 const DIGEST: u64 = 5;
@@ -127,7 +132,7 @@ impl Fixture {
             ep,
             conn,
             started: false,
-            ended: [0; 7],
+            ended: [0; 8],
         };
         fixture.run_coll();
         let staged = fixture.engine.conn(conn).unwrap().buffered();
@@ -166,7 +171,7 @@ impl Fixture {
         }
     }
 
-    /// A message that waits for an acknowledgement, and a rendezvous.
+    /// A message that waits for an acknowledgement, a rendezvous, and an atomic.
     fn send(&mut self) {
         for (context, len) in [(0, 10), (1, 500)] {
             let send = Send {
@@ -181,6 +186,23 @@ impl Fixture {
             };
             self.engine.send(self.conn, &send).unwrap();
         }
+        let atomic = Atomic {
+            kind: AtomicKind::Fetch,
+            datatype: Datatype::Uint64,
+            op: AtomicOp::Sum,
+            operand: Iov::one(Mem(16)),
+            compare: Iov::EMPTY,
+            result: Iov::one(Mem(16)),
+            remote: place(8, 16, KEY),
+            data: None,
+            context: ATOMIC,
+            completion: true,
+            inject: false,
+            level: Level::Sent,
+            work: false,
+        };
+        let mut header = [0; MAX_UNIT_HEADER];
+        self.engine.atomic(self.conn, &atomic, &mut header).unwrap();
         let staged = self.engine.conn(self.conn).unwrap().buffered();
         assert_eq!(self.engine.sent(self.conn, staged), staged);
     }
@@ -331,6 +353,7 @@ fn receive_with(data: &[u8], packets: Option<PacketTerms>) {
     f.note();
     assert_eq!(f.ended[COLLECTIVE], u32::from(f.started));
     assert_eq!(f.ended[..2], [1, 1], "sends end");
+    assert_eq!(f.ended[ATOMIC], 1, "the atomic ends");
     let left = (2..posted).filter(|context| f.ended[*context] == 0);
     for context in left.collect::<Vec<_>>() {
         f.engine
@@ -374,12 +397,13 @@ fn message_streams() -> [Vec<Unit>; 4] {
     ]
 }
 
+fn place(addr: u64, len: u64, key: u64) -> RmaIovs {
+    RmaIovs::one(RmaIov { addr, len, key })
+}
+
 /// Writes, reads, and atomics: sums of 64-bit integers, and a compare and swap.
 fn memory_streams() -> [Vec<Unit>; 3] {
-    let place = |addr, len| {
-        let key = KEY;
-        RmaIovs::one(RmaIov { addr, len, key })
-    };
+    let place = |addr, len| place(addr, len, KEY);
     let write = |addr, len| {
         let header = Header {
             rma: place(addr, len),
@@ -480,7 +504,7 @@ const fn packet(body: Body) -> (InPackets, u64) {
 }
 
 /// Messages whole, in segments that alternate, and announced; and the end of what this side announces.
-fn packet_streams() -> [Vec<(InPackets, u64)>; 4] {
+fn packet_streams() -> [Vec<(InPackets, u64)>; 6] {
     let message = |tag, len| Message {
         tag,
         data: Some(4),
@@ -495,7 +519,6 @@ fn packet_streams() -> [Vec<(InPackets, u64)>; 4] {
         };
         packet(Body::Segment(message(Some(id), 240), segment))
     };
-    let place = |addr, len, key| RmaIovs::one(RmaIov { addr, len, key });
     let rendezvous = packet(Body::Rendezvous {
         message: message(Some(1), 240),
         id: 12,
@@ -510,6 +533,27 @@ fn packet_streams() -> [Vec<(InPackets, u64)>; 4] {
         plain(header, 0)
     };
     let answer = plain(Header::new(Op::ReadRsp, 240), 240);
+    let (datatype, sum) = (Datatype::Uint64 as u8, AtomicOp::Sum as u8);
+    let atomic = |kind, op, operands_len| {
+        packet(Body::Atomic(AtomicHead {
+            id: 20,
+            kind,
+            datatype,
+            op: op as u8,
+            memory: place(8, 2, KEY),
+            operands_len,
+        }))
+    };
+    let result = |status, len| {
+        packet(Body::AtomicResult(AtomicResult {
+            id: 2,
+            kind: AtomicKind::Fetch,
+            datatype,
+            op: sum,
+            status,
+            len,
+        }))
+    };
     let acknowledged = InPackets::Packet(
         Body::Eager(message(Some(1), 90)),
         BaseFlags::DELIVERY_COMPLETE,
@@ -535,6 +579,13 @@ fn packet_streams() -> [Vec<(InPackets, u64)>; 4] {
             read(place(8, 64, KEY + 1)),
             packet(Body::ReadDone(1)),
         ],
+        vec![
+            atomic(AtomicKind::Plain, AtomicOp::Sum, 16),
+            atomic(AtomicKind::Fetch, AtomicOp::AtomicRead, 0),
+            atomic(AtomicKind::Compare, AtomicOp::Cswap, 32),
+            atomic(AtomicKind::Compare, AtomicOp::Sum, 32),
+        ],
+        vec![plain(Header::ack(), 0), result(0, 16)],
     ]
 }
 
