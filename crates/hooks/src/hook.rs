@@ -50,8 +50,8 @@ pub enum Begins {
 /// Calls that a hook is told of when they have returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ends {
-    /// All but the posts of operations that were accepted.
-    AllButPosts,
+    /// None of them.
+    None,
     /// All of them.
     All,
 }

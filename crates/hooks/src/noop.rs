@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::hook::{Begins, Hook, Opened, Watch};
+use crate::hook::{Begins, Ends, Hook, Opened, Watch};
 
 /// See the module.
 #[derive(Debug)]
@@ -21,5 +21,9 @@ impl Hook for Noop {
 
     fn begins(&self) -> Begins {
         Begins::None
+    }
+
+    fn ends(&self) -> Ends {
+        Ends::None
     }
 }

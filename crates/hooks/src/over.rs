@@ -18,6 +18,7 @@ use ripstop_abi as abi;
 
 use crate::call::{Call, CallInfo, Detail};
 use crate::hook::{Begins, Ends, Hooks, Opened, Watch, With};
+use crate::perf;
 
 /// A table of operations.
 pub(crate) trait Interposed: Copy + Default {
@@ -185,6 +186,9 @@ heads! {
 pub(crate) struct Over {
     /// One of each hook, the lowest first.
     watches: Box<[Arc<dyn Watch>]>,
+    /// The only one of them, if it is that of `perf`: its calls are not dynamic, since it promises to
+    /// take little time.
+    only_perf: Option<Arc<perf::Object>>,
     /// The hooks, for what is opened from the object.
     hooks: Hooks,
     /// The calls that they are told of before.
@@ -242,6 +246,10 @@ impl Over {
         if self.begins < needed {
             return;
         }
+        if let Some(perf) = &self.only_perf {
+            perf.before(call);
+            return;
+        }
         for watch in self.watches.iter().rev() {
             watch.before(call);
         }
@@ -250,11 +258,11 @@ impl Over {
     /// Tells all hooks that a call has returned, if one of them wants to know.
     #[inline(always)]
     pub(crate) fn after(&self, call: &Call, result: isize) {
-        let needed = match call.detail {
-            Detail::Transfer(_) if result >= 0 => Ends::All,
-            _ => Ends::AllButPosts,
-        };
-        if self.ends < needed {
+        if self.ends == Ends::None {
+            return;
+        }
+        if let Some(perf) = &self.only_perf {
+            perf.after(call, result);
             return;
         }
         for watch in &self.watches {
@@ -430,9 +438,15 @@ unsafe fn lay<H: Head>(
         let parent = parent.and_then(|parent| parent.watches.get(at));
         hook.open(&opened, parent)
     });
+    let watches: Box<[_]> = watches.collect();
+    let only_perf = match &*watches {
+        [watch] => perf::Object::of(watch),
+        _ => None,
+    };
     let tables = Box::into_raw(H::tables());
     let over = Box::into_raw(Box::new(Over {
-        watches: watches.collect(),
+        watches,
+        only_perf,
         hooks: Arc::clone(hooks),
         begins: hooks
             .iter()
@@ -443,7 +457,7 @@ unsafe fn lay<H: Head>(
             .iter()
             .map(|hook| hook.ends())
             .max()
-            .unwrap_or(Ends::AllButPosts),
+            .unwrap_or(Ends::None),
         provider: Arc::clone(provider),
         opened: AtomicUsize::new(1),
         tables,

@@ -135,6 +135,12 @@ impl Pending {
         false
     }
 
+    /// Whether no operation is followed now.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     /// Finds the operation of a completion with these flags. It is taken out, but for a
     /// multi-receive buffer that goes on.
     #[inline(always)]
@@ -157,7 +163,7 @@ impl Pending {
     /// The first operation of this context that `is_it` says whether to take out.
     #[inline(always)]
     fn find(&self, context: usize, is_it: impl Fn(&Posted) -> Option<bool>) -> Option<Posted> {
-        if context <= FILLING || self.count.load(Ordering::Relaxed) == 0 {
+        if context <= FILLING || self.is_empty() {
             return None;
         }
         for (place, slot) in self.window(context)?.each() {

@@ -8,7 +8,8 @@ mod histogram;
 mod report;
 mod rows;
 
-use core::sync::atomic::Ordering;
+use core::any::Any;
+use core::hint::cold_path;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
@@ -17,7 +18,7 @@ use ripstop_os::clock::{self, Scale};
 use crate::call::{Call, Detail, Transfer};
 use crate::completions;
 use crate::counting::{Threads, bump};
-use crate::hook::{Begins, Ends, Hook, Opened, Watch, like};
+use crate::hook::{Begins, Hook, Opened, Watch, like};
 use crate::pending::{Pending, Posted};
 use crate::queues::Queues;
 use crate::unwritten::Unwritten;
@@ -32,19 +33,23 @@ const NO_PEER: u64 = abi::FI_ADDR_UNSPEC;
 #[derive(Debug)]
 pub(crate) struct Perf;
 
-/// Operations of one row that are all timed.
+/// Operations of one kind on one object that are all timed.
 const TIMED_FIRST: u64 = 4096;
 
-/// Behind those, every so many-th one is timed: reading the clock costs as much as all of the counting.
-const TIMED_EACH: u64 = 64;
+/// Behind those, one of so many is timed: reading the clock costs as much as all of the counting.
+const TIMED_EACH: u64 = 256;
 
 /// Longer operations, in bytes, are always timed: beside them the clock costs nothing.
 const TIMED_BYTES: usize = 4096;
 
 /// Whether an operation behind so many others is timed.
+///
+/// Multiples of the golden ratio choose them, so that they are spread evenly, and also over peers and
+/// calls that take turns.
 #[inline]
 const fn is_timed(before: u64, bytes: usize) -> bool {
-    before < TIMED_FIRST || before.is_multiple_of(TIMED_EACH) || bytes >= TIMED_BYTES
+    let spread = before.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    before < TIMED_FIRST || spread < u64::MAX / TIMED_EACH || bytes >= TIMED_BYTES
 }
 
 /// What is counted of one domain, or of a fabric outside its domains.
@@ -77,38 +82,40 @@ impl Stats {
         })
     }
 
-    /// An operation is posted. It counts as accepted until the call says otherwise.
-    #[inline]
+    /// An operation is about to be posted. What delays it here delays its message, so only what has
+    /// to be known before its completion can be read is noted.
+    #[inline(always)]
     fn post(&self, call: &Call, transfer: &Transfer, object: &Object) {
         let (recent, queues) = (&object.recent, &object.queues);
-        let Some((number, row)) = self.rows.of(recent, call.info, transfer.peer) else {
+        if !is_timed(recent.turn(call.info), transfer.bytes) || !queues.completes(transfer) {
+            return;
+        }
+        let Some((number, _)) = self.rows.of(recent, call.info, transfer.peer) else {
             return;
         };
-        let before = row.calls.load(Ordering::Relaxed);
-        bump(&row.calls, 1, self.threads);
-        bump(&row.bytes, transfer.bytes as u64, self.threads);
-        if is_timed(before, transfer.bytes) && queues.completes(transfer) {
-            let posted = Posted {
-                call: call.info,
-                start: clock::counter(),
-                is_multi: queues.is_multi(transfer),
-                data: [number as u64, 0, 0, 0],
-            };
-            self.pending.insert(transfer.context, &posted);
-        }
+        let posted = Posted {
+            call: call.info,
+            start: clock::counter(),
+            is_multi: queues.is_multi(transfer),
+            data: [number as u64, 0, 0, 0],
+        };
+        self.pending.insert(transfer.context, &posted);
     }
 
-    /// The post was refused.
-    #[cold]
-    fn refuse(&self, call: &Call, transfer: &Transfer, recent: &Recent) {
+    /// The post was accepted or, with a result below zero, refused.
+    #[inline(always)]
+    fn posted(&self, call: &Call, transfer: &Transfer, result: isize, recent: &Recent) {
         let Some((_, row)) = self.rows.of(recent, call.info, transfer.peer) else {
             return;
         };
-        bump(&row.refused, 1, self.threads);
-        bump(&row.calls, 1_u64.wrapping_neg(), self.threads);
-        let bytes = transfer.bytes as u64;
-        bump(&row.bytes, bytes.wrapping_neg(), self.threads);
-        self.pending.refuse(transfer.context, call.info);
+        if result < 0 {
+            cold_path();
+            bump(&row.refused, 1, self.threads);
+            self.pending.refuse(transfer.context, call.info);
+            return;
+        }
+        bump(&row.calls, 1, self.threads);
+        bump(&row.bytes, transfer.bytes as u64, self.threads);
     }
 
     /// A completion in error was read, with this result.
@@ -134,7 +141,7 @@ impl Stats {
 
 /// What watches one object.
 #[derive(Debug)]
-struct Object {
+pub(crate) struct Object {
     stats: Arc<Stats>,
     /// Whether it is what the statistics are of.
     is_root: bool,
@@ -168,31 +175,33 @@ impl Hook for Perf {
     fn begins(&self) -> Begins {
         Begins::OfTransfers
     }
-
-    fn ends(&self) -> Ends {
-        Ends::AllButPosts
-    }
 }
 
-impl Watch for Object {
-    #[inline]
-    fn before(&self, call: &Call) {
+impl Object {
+    /// What watches an object for this hook, if this is it.
+    pub(crate) fn of(watch: &Arc<dyn Watch>) -> Option<Arc<Self>> {
+        let any: Arc<dyn Any + Send + Sync> = watch.clone();
+        any.downcast().ok()
+    }
+
+    /// See [`Watch::before`].
+    #[inline(always)]
+    pub(crate) fn before(&self, call: &Call) {
         if let Some(transfer) = call.transfer() {
             self.stats.post(call, transfer, self);
         }
     }
 
-    #[inline]
-    fn after(&self, call: &Call, result: isize) {
+    /// See [`Watch::after`].
+    #[inline(always)]
+    pub(crate) fn after(&self, call: &Call, result: isize) {
         let stats = &*self.stats;
         match &call.detail {
             Detail::Transfer(transfer) => {
-                if result < 0 {
-                    stats.refuse(call, transfer, &self.recent);
-                }
+                stats.posted(call, transfer, result, &self.recent);
                 return;
             }
-            Detail::Entries(entries) if result > 0 => {
+            Detail::Entries(entries) if result > 0 && !stats.pending.is_empty() => {
                 entries.each(self.queues.entry_length(), result, |entry| {
                     let posted = stats.pending.complete(entry.context, entry.flags);
                     let Some(posted) = posted else { return };
@@ -206,6 +215,16 @@ impl Watch for Object {
             _ => {}
         }
         stats.count(call, result, &self.recent);
+    }
+}
+
+impl Watch for Object {
+    fn before(&self, call: &Call) {
+        self.before(call);
+    }
+
+    fn after(&self, call: &Call, result: isize) {
+        self.after(call, result);
     }
 
     fn bound(&self, other: &Arc<dyn Watch>, flags: u64) {

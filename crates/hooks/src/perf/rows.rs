@@ -58,14 +58,22 @@ impl Row {
     }
 }
 
-/// The rows that the calls on one object were counted in last, by kind of operation: most of them are
-/// found here without a search.
+/// What the calls on one object have come to, by kind of operation.
 #[derive(Debug, Default)]
-pub(super) struct Recent([AtomicU32; 4]);
+pub(super) struct Recent([OfKind; 4]);
+
+/// See [`Recent`].
+#[derive(Debug, Default)]
+struct OfKind {
+    /// The row that the last call was counted in: most are found here without a search.
+    row: AtomicU32,
+    /// Operations that were posted. Threads that post at once may lose some.
+    turns: AtomicU64,
+}
 
 impl Recent {
     #[inline(always)]
-    fn place(&self, call: &'static CallInfo) -> &AtomicU32 {
+    fn of(&self, call: &'static CallInfo) -> &OfKind {
         let [others, sends, receives, reads] = &self.0;
         match call.kind {
             Some(Kind::Send) => sends,
@@ -73,6 +81,15 @@ impl Recent {
             Some(Kind::Read) => reads,
             _ => others,
         }
+    }
+
+    /// How many operations of this kind were posted before the one that is now.
+    #[inline(always)]
+    pub(super) fn turn(&self, call: &'static CallInfo) -> u64 {
+        let turns = &self.of(call).turns;
+        let before = turns.load(Ordering::Relaxed);
+        turns.store(before.wrapping_add(1), Ordering::Relaxed);
+        before
     }
 }
 
@@ -110,7 +127,7 @@ impl Rows {
         call: &'static CallInfo,
         peer: u64,
     ) -> Option<(usize, &Row)> {
-        let place = recent.place(call);
+        let place = &recent.of(call).row;
         let number = place.load(Ordering::Relaxed) as usize;
         if let Some(row) = self.rows.get(number)
             && row.is_of(call, peer)
