@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -73,9 +73,30 @@ struct Row {
     /// Whether it runs programs of target/dist.
     #[serde(default)]
     needs_dist: bool,
+    /// A program that is built for it and put into the guest's path.
+    example: Option<Example>,
     /// Files that come back, by their path below `$OUT`, and what is in them.
     #[serde(default)]
     files: std::collections::BTreeMap<String, String>,
+}
+
+/// An example of a package of this tree.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Example {
+    package: String,
+    name: String,
+}
+
+impl Example {
+    /// Builds it, and says where it is.
+    fn build(&self, ws: &Workspace) -> anyhow::Result<PathBuf> {
+        let mut cargo = ws.cargo();
+        cargo.args(["build", "--quiet", "--package", &self.package]);
+        let status = cargo.args(["--example", &self.name]).status()?;
+        ensure!(status.success(), "cargo cannot build example {}", self.name);
+        Ok(ws.target.join("debug/examples").join(&self.name))
+    }
 }
 
 #[derive(Deserialize)]
@@ -242,7 +263,9 @@ impl Suite<'_> {
             Err(error) => return Err(error),
         };
         let folder = lab.run_folder(&case.name().replace('/', "-"))?;
-        let initrd = lab.initrd(&kernel, &[], &folder.path)?;
+        let example = row.example.as_ref().map(|example| example.build(self.ws));
+        let added: Vec<PathBuf> = example.transpose()?.into_iter().collect();
+        let initrd = lab.initrd(&kernel, &added, &folder.path)?;
         let script = self.ws.root.join(SOURCES).join("cases").join(&row.script);
         let task = Task {
             kernel: &kernel,

@@ -1,0 +1,369 @@
+#![allow(unsafe_code)]
+//! Queue pairs and shared receive queues.
+
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use ripstop_types::Errno;
+
+use crate::cm::CmId;
+use crate::cq::Cq;
+use crate::device::Pd;
+use crate::library::{by_value, last_errno};
+use crate::request::{RecvRequest, SendRequest};
+use crate::sys::{
+    IBV_QP_MIN_RNR_TIMER, IBV_QPT_RC, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
+    ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_init_attr,
+};
+
+/// How much a queue pair holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QpCap {
+    /// Requests to send.
+    pub send: u32,
+    /// Receives; not looked at with a shared receive queue.
+    pub recv: u32,
+    /// Pieces of memory of a request to send.
+    pub send_sge: u32,
+    /// Pieces of memory of a receive.
+    pub recv_sge: u32,
+    /// Bytes of a request to send inline.
+    pub inline: u32,
+}
+
+impl QpCap {
+    fn raw(self) -> ibv_qp_cap {
+        ibv_qp_cap {
+            max_send_wr: self.send,
+            max_recv_wr: self.recv,
+            max_send_sge: self.send_sge,
+            max_recv_sge: self.recv_sge,
+            max_inline_data: self.inline,
+        }
+    }
+
+    fn of(raw: &ibv_qp_cap) -> Self {
+        Self {
+            send: raw.max_send_wr,
+            recv: raw.max_recv_wr,
+            send_sge: raw.max_send_sge,
+            recv_sge: raw.max_recv_sge,
+            inline: raw.max_inline_data,
+        }
+    }
+}
+
+/// Some requests of a list were not posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostError {
+    /// How many were posted: those at the front.
+    pub posted: usize,
+    /// Why the next one was not. [`Errno::ENOMEM`] where the queue is full.
+    pub errno: Errno,
+}
+
+/// What a list of requests is linked by.
+trait Linked: Sized {
+    fn set_next(&mut self, next: *mut Self);
+}
+
+impl Linked for ibv_send_wr {
+    fn set_next(&mut self, next: *mut Self) {
+        self.next = next;
+    }
+}
+
+impl Linked for ibv_recv_wr {
+    fn set_next(&mut self, next: *mut Self) {
+        self.next = next;
+    }
+}
+
+/// Makes an array a list. The pointers hold until the array is used in another way.
+///
+/// # Safety
+/// `first` is the start of `count` requests, which nobody else uses meanwhile.
+#[inline]
+unsafe fn link<T: Linked>(first: *mut T, count: usize) {
+    for index in 0..count {
+        let next = match index + 1 < count {
+            true => first.wrapping_add(index + 1),
+            false => ptr::null_mut(),
+        };
+        // SAFETY: one of the `count` requests, which are ours.
+        let request = unsafe { &mut *first.wrapping_add(index) };
+        request.set_next(next);
+    }
+}
+
+/// The outcome of a call that posts a list, which leaves in `bad` the first request that it did not.
+#[inline]
+fn outcome<T>(ret: i32, first: *mut T, bad: *mut T, count: usize) -> Result<(), PostError> {
+    let Err(errno) = by_value(ret) else {
+        return Ok(());
+    };
+    let bytes = bad.addr().checked_sub(first.addr());
+    let posted = bytes.map_or(0, |bytes| bytes / size_of::<T>());
+    let posted = if posted < count { posted } else { 0 };
+    Err(PostError { posted, errno })
+}
+
+/// A reliable connected queue pair, made for an id of `librdmacm`, which connects it.
+pub struct Qp {
+    id: Arc<CmId>,
+    raw: NonNull<ibv_qp>,
+    _pd: Arc<Pd>,
+    _send_cq: Arc<Cq>,
+    _recv_cq: Arc<Cq>,
+    _srq: Option<Arc<Srq>>,
+    cap: QpCap,
+}
+
+// SAFETY: libibverbs' objects may be used by any thread at any time.
+unsafe impl Send for Qp {}
+// SAFETY: as above.
+unsafe impl Sync for Qp {}
+
+impl Qp {
+    /// Makes the queue pair of a connection, before it is connected or accepted.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] when the id has one, has no device yet, or for objects of another device; what
+    /// `rdma_create_qp(3)` says.
+    pub fn new(
+        id: &Arc<CmId>,
+        pd: &Arc<Pd>,
+        send_cq: &Arc<Cq>,
+        recv_cq: &Arc<Cq>,
+        srq: Option<&Arc<Srq>>,
+        cap: QpCap,
+    ) -> ripstop_types::Result<Self> {
+        let device = &pd.context;
+        let is_strange = send_cq.context != *device
+            || recv_cq.context != *device
+            || srq.is_some_and(|srq| srq.pd.context != *device);
+        if is_strange || id.device(std::slice::from_ref(device)).is_none() {
+            return Err(Errno::EINVAL);
+        }
+        let mut attr = ibv_qp_init_attr {
+            qp_context: ptr::null_mut(),
+            send_cq: send_cq.raw.as_ptr(),
+            recv_cq: recv_cq.raw.as_ptr(),
+            srq: srq.map_or(ptr::null_mut(), |srq| srq.raw.as_ptr()),
+            cap: cap.raw(),
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        let written = &raw mut attr;
+        let pd_raw = pd.raw.as_ptr();
+        // SAFETY: a live id without a queue pair, a live protection domain of its device, and a whole
+        // struct with live queues of that device. What is named lives as long as the queue pair, which
+        // holds it.
+        let raw =
+            id.make_qp(|library, id| unsafe { (library.cm.rdma_create_qp)(id, pd_raw, written) })?;
+        Ok(Self {
+            id: Arc::clone(id),
+            raw,
+            _pd: Arc::clone(pd),
+            _send_cq: Arc::clone(send_cq),
+            _recv_cq: Arc::clone(recv_cq),
+            _srq: srq.cloned(),
+            cap: QpCap::of(&attr.cap),
+        })
+    }
+
+    /// Its number, which completions have.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        // SAFETY: a live queue pair, whose number is set when it is made and stays.
+        unsafe { (*self.raw.as_ptr()).qp_num }
+    }
+
+    /// How much it holds, which may be more than was asked for.
+    #[must_use]
+    pub fn cap(&self) -> QpCap {
+        self.cap
+    }
+
+    /// Posts requests, and tells the device once. Buffers are used until a completion says that they no
+    /// longer are: that of the request, or of a later one. Dropping the queue pair ends all of them.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    #[inline]
+    pub fn post_send(&self, requests: &mut [SendRequest<'_>]) -> Result<(), PostError> {
+        let count = requests.len();
+        if count == 0 {
+            return Ok(());
+        }
+        // `SendRequest` is transparent over the struct.
+        let first = requests.as_mut_ptr().cast::<ibv_send_wr>();
+        // SAFETY: the array of the slice, which is borrowed mutably until the end.
+        unsafe { link(first, count) };
+        let mut bad = first;
+        let qp = self.raw.as_ptr();
+        // SAFETY: a live queue pair, whose context is set when it is made and stays.
+        let context = unsafe { (*qp).context };
+        // SAFETY: the context is held for as long as the queue pair lives, and its table never changes.
+        let post = unsafe { (*context).ops.post_send };
+        // SAFETY: a live queue pair, and a list of requests that stays until the call returns, as does
+        // the memory of their pieces' array (`SendRequest`'s lifetime). The pieces are callers' buffers.
+        let ret = unsafe { post(qp, first, &raw mut bad) };
+        outcome(ret, first, bad, count)
+    }
+
+    /// Posts receives. Buffers are used until the completion.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    #[inline]
+    pub fn post_recv(&self, requests: &mut [RecvRequest<'_>]) -> Result<(), PostError> {
+        let count = requests.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let first = requests.as_mut_ptr().cast::<ibv_recv_wr>();
+        // SAFETY: the array of the slice, which is borrowed mutably until the end.
+        unsafe { link(first, count) };
+        let mut bad = first;
+        let qp = self.raw.as_ptr();
+        // SAFETY: a live queue pair, whose context is set when it is made and stays.
+        let context = unsafe { (*qp).context };
+        // SAFETY: the context is held for as long as the queue pair lives, and its table never changes.
+        let post = unsafe { (*context).ops.post_recv };
+        // SAFETY: as for sending.
+        let ret = unsafe { post(qp, first, &raw mut bad) };
+        outcome(ret, first, bad, count)
+    }
+
+    /// Sets how long a peer waits that finds no receive, by the code of the InfiniBand specification
+    /// (12 is 640 microseconds). For a connected queue pair.
+    ///
+    /// # Errors
+    /// What `ibv_modify_qp(3)` says.
+    pub fn set_min_rnr_timer(&self, code: u8) -> ripstop_types::Result<()> {
+        let mut attr = ibv_qp_attr {
+            qp_state: 0,
+            _state_to_rd_atomic: [0; 31],
+            min_rnr_timer: code,
+            _port_to_rate_limit: [0; 7],
+            rate_limit: 0,
+            _padding: 0,
+        };
+        let modify = self.id.library().ibv.ibv_modify_qp;
+        // SAFETY: a live queue pair, and a struct of which only the field is read that the mask names.
+        by_value(unsafe { modify(self.raw.as_ptr(), &raw mut attr, IBV_QP_MIN_RNR_TIMER) })
+    }
+}
+
+impl fmt::Debug for Qp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Qp({})", self.number())
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        self.id.destroy_qp();
+    }
+}
+
+/// A queue of receives that queue pairs share.
+pub struct Srq {
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) raw: NonNull<ibv_srq>,
+}
+
+// SAFETY: libibverbs' objects may be used by any thread at any time.
+unsafe impl Send for Srq {}
+// SAFETY: as above.
+unsafe impl Sync for Srq {}
+
+impl Srq {
+    /// A queue of at least `receives` receives of up to `sge` pieces of memory.
+    ///
+    /// # Errors
+    /// What `ibv_create_srq(3)` says.
+    pub fn new(pd: &Arc<Pd>, receives: u32, sge: u32) -> ripstop_types::Result<Arc<Self>> {
+        let mut attr = ibv_srq_init_attr {
+            srq_context: ptr::null_mut(),
+            max_wr: receives,
+            max_sge: sge,
+            srq_limit: 0,
+        };
+        let create = pd.context.library.ibv.ibv_create_srq;
+        // SAFETY: a live protection domain, and a whole struct, which is written too.
+        let raw = unsafe { create(pd.raw.as_ptr(), &raw mut attr) };
+        let raw = NonNull::new(raw).ok_or_else(last_errno)?;
+        let pd = Arc::clone(pd);
+        Ok(Arc::new(Self { pd, raw }))
+    }
+
+    /// Posts receives, as [`Qp::post_recv`]; a dropped queue ends all of them.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    #[inline]
+    pub fn post_recv(&self, requests: &mut [RecvRequest<'_>]) -> Result<(), PostError> {
+        let count = requests.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let first = requests.as_mut_ptr().cast::<ibv_recv_wr>();
+        // SAFETY: the array of the slice, which is borrowed mutably until the end.
+        unsafe { link(first, count) };
+        let mut bad = first;
+        let srq = self.raw.as_ptr();
+        // SAFETY: a live queue, whose context is set when it is made and stays.
+        let context = unsafe { (*srq).context };
+        // SAFETY: the context is held for as long as the queue lives, and its table never changes.
+        let post = unsafe { (*context).ops.post_srq_recv };
+        // SAFETY: a live queue, and a list of receives that stays until the call returns.
+        let ret = unsafe { post(srq, first, &raw mut bad) };
+        outcome(ret, first, bad, count)
+    }
+}
+
+impl fmt::Debug for Srq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Srq({})", self.pd.context.name())
+    }
+}
+
+impl Drop for Srq {
+    fn drop(&mut self) {
+        // SAFETY: made by the library, and freed once; queue pairs that use it hold it.
+        unsafe { (self.pd.context.library.ibv.ibv_destroy_srq)(self.raw.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Operation, SendFlags};
+
+    #[test]
+    fn a_list_is_linked_and_what_was_posted_is_counted() {
+        let make = |id| {
+            SendRequest::new(id, Operation::Send(None), &[], SendFlags::empty()).expect("made")
+        };
+        let mut requests = [make(1), make(2), make(3)];
+        let first = requests.as_mut_ptr().cast::<ibv_send_wr>();
+        // SAFETY: an array of this function's own.
+        unsafe { link(first, 3) };
+        assert_eq!(outcome(0, first, first, 3), Ok(()));
+        let bad = first.wrapping_add(2);
+        let errno = Errno::ENOMEM;
+        assert_eq!(
+            outcome(12, first, bad, 3),
+            Err(PostError { posted: 2, errno })
+        );
+        assert_eq!(
+            outcome(12, first, first, 3),
+            Err(PostError { posted: 0, errno })
+        );
+        assert_eq!(requests[0].raw.next, first.wrapping_add(1));
+        assert!(requests[2].raw.next.is_null());
+    }
+}
