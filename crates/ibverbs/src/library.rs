@@ -128,6 +128,8 @@ functions! {
         ibv_destroy_cq: fn(*mut ibv_cq) -> c_int;
         ibv_get_cq_event: fn(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
         ibv_ack_cq_events: fn(*mut ibv_cq, u32);
+        ibv_create_qp: fn(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
+        ibv_destroy_qp: fn(*mut ibv_qp) -> c_int;
         ibv_modify_qp: fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
         ibv_create_srq: fn(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
         ibv_destroy_srq: fn(*mut ibv_srq) -> c_int;

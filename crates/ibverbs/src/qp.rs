@@ -33,6 +33,37 @@ pub struct QpCap {
 }
 
 impl QpCap {
+    /// What a queue pair of a device holds that is asked for this much, found out by making one.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a queue of another device; what `ibv_create_qp(3)` says, which is
+    /// [`Errno::EINVAL`] or [`Errno::ENOMEM`] where it holds less.
+    pub fn probe(self, pd: &Arc<Pd>, cq: &Arc<Cq>) -> ripstop_types::Result<Self> {
+        if cq.context != pd.context {
+            return Err(Errno::EINVAL);
+        }
+        let mut attr = self.attr(cq, cq, None);
+        let library = pd.context.library;
+        // SAFETY: a live protection domain, and a whole struct with a live queue of its device.
+        let raw = unsafe { (library.ibv.ibv_create_qp)(pd.raw.as_ptr(), &raw mut attr) };
+        let raw = NonNull::new(raw).ok_or_else(last_errno)?;
+        // SAFETY: just made, and not used otherwise.
+        unsafe { (library.ibv.ibv_destroy_qp)(raw.as_ptr()) };
+        Ok(Self::of(&attr.cap))
+    }
+
+    fn attr(self, send_cq: &Cq, recv_cq: &Cq, srq: Option<&Srq>) -> ibv_qp_init_attr {
+        ibv_qp_init_attr {
+            qp_context: ptr::null_mut(),
+            send_cq: send_cq.raw.as_ptr(),
+            recv_cq: recv_cq.raw.as_ptr(),
+            srq: srq.map_or(ptr::null_mut(), |srq| srq.raw.as_ptr()),
+            cap: self.raw(),
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 0,
+        }
+    }
+
     fn raw(self) -> ibv_qp_cap {
         ibv_qp_cap {
             max_send_wr: self.send,
@@ -146,15 +177,7 @@ impl Qp {
         if is_strange || id.device(std::slice::from_ref(device)).is_none() {
             return Err(Errno::EINVAL);
         }
-        let mut attr = ibv_qp_init_attr {
-            qp_context: ptr::null_mut(),
-            send_cq: send_cq.raw.as_ptr(),
-            recv_cq: recv_cq.raw.as_ptr(),
-            srq: srq.map_or(ptr::null_mut(), |srq| srq.raw.as_ptr()),
-            cap: cap.raw(),
-            qp_type: IBV_QPT_RC,
-            sq_sig_all: 0,
-        };
+        let mut attr = cap.attr(send_cq, recv_cq, srq.map(|srq| &**srq));
         let written = &raw mut attr;
         let pd_raw = pd.raw.as_ptr();
         // SAFETY: a live id without a queue pair, a live protection domain of its device, and a whole
