@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ripstop_core::Info;
-use ripstop_core::provider::{CompletionQueue as _, Domain, Endpoint as _, RecvKind, SendKind};
-use ripstop_mem::{Parked, copy_in, copy_out};
-use ripstop_types::{Errno, FiAddr, Flags};
+use ripstop_core::provider::{
+    CompletionQueue as _, Domain, Endpoint as _, MrAttr, RecvKind, SendKind, Sharing,
+};
+use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
+use ripstop_types::{Errno, FiAddr, Flags, MrMode};
 
 use super::control::{Control, PATIENCE};
 use super::data::Pattern;
@@ -34,6 +36,8 @@ struct Checks {
 pub(super) struct Link<D: Domain> {
     pub(super) ep: Arc<D::Endpoint>,
     cq: Arc<D::Cq>,
+    /// The regions of both buffers, where the provider wants that.
+    _regions: Vec<Arc<D::Mr>>,
     /// The other side; not used by connected endpoints.
     pub(super) peer: FiAddr,
     tagged: bool,
@@ -53,12 +57,31 @@ pub(super) struct Link<D: Domain> {
     looked: Instant,
 }
 
+/// Registers a buffer; the provider chooses the key, or takes this one.
+fn register<D: Domain>(
+    domain: &Arc<D>,
+    buf: UserBuf,
+    access: Flags,
+    requested_key: u64,
+) -> Result<Arc<D::Mr>> {
+    let attr = MrAttr {
+        iov: vec![buf],
+        access,
+        offset: 0,
+        requested_key,
+        flags: Flags::empty(),
+        shared: Sharing::Never,
+    };
+    domain.mr(&attr).context("fi_mr_reg")
+}
+
 impl<D: Domain> Link<D> {
     /// Enables the endpoint and posts a receive for messages of up to `largest` bytes.
     ///
     /// # Errors
     /// What the provider says.
     pub(super) fn enable(
+        domain: &Arc<D>,
         opening: Opening<D>,
         info: &Info,
         tagged: bool,
@@ -66,14 +89,22 @@ impl<D: Domain> Link<D> {
     ) -> Result<Self> {
         let Opening { ep, cq } = opening;
         ep.enable().context("fi_enable")?;
+        let from = Parked::park(vec![0; largest.max(LEAST)]);
+        let into = Parked::park(vec![0; largest.max(LEAST)]);
+        let mut regions = Vec::new();
+        if info.domain.mr_mode.contains(MrMode::LOCAL) {
+            regions.push(register(domain, from.buf(), Flags::SEND, 1)?);
+            regions.push(register(domain, into.buf(), Flags::RECV, 2)?);
+        }
         let mut link = Self {
             ep,
             cq,
+            _regions: regions,
             peer: FiAddr::UNSPEC,
             tagged,
             inject_size: info.tx.inject_size,
-            from: Parked::park(vec![0; largest.max(LEAST)]),
-            into: Parked::park(vec![0; largest.max(LEAST)]),
+            from,
+            into,
             text: vec![0; largest.max(LEAST)],
             checks: None,
             sent: 0,

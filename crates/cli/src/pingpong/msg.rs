@@ -92,7 +92,7 @@ fn open<D: Domain>(
     let room = info.tx.size + info.rx.size;
     let opening = Opening::new(domain, info, ENDPOINT, room)?;
     opening.ep.bind_eq(eq).context("fi_ep_bind")?;
-    Link::enable(opening, info, args.is_tagged(), largest)
+    Link::enable(domain, opening, info, args.is_tagged(), largest)
 }
 
 fn exchange<D: Domain>(

@@ -47,7 +47,7 @@ fn exchange<P: Provider>(
     let opening = Opening::new(&domain, info, FidToken::NONE, room)?;
     opening.ep.bind_av(&av).context("fi_ep_bind")?;
     let largest = suite::largest(args, info.ep.max_msg_size);
-    let mut link = Link::enable(opening, info, args.is_tagged(), largest)?;
+    let mut link = Link::enable(&domain, opening, info, args.is_tagged(), largest)?;
 
     let own = link.ep.name().context("fi_getname")?;
     say(args, &format!("this side is at {own}"));
