@@ -10,6 +10,7 @@
 
 mod attrs;
 mod call;
+mod call_cell;
 mod calls;
 mod closed;
 mod completions;

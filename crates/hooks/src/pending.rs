@@ -7,11 +7,12 @@
 use core::ffi::c_void;
 use core::hint::cold_path;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ripstop_abi as abi;
 
 use crate::call::{CallInfo, Transfer};
+use crate::call_cell::CallCell;
 use crate::counting::{Threads, bump};
 
 /// The windows of a table, a power of two.
@@ -27,7 +28,7 @@ const FILLING: usize = 1;
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot {
-    call: AtomicPtr<CallInfo>,
+    call: CallCell,
     start: AtomicU64,
     is_multi: AtomicU64,
     data: [AtomicU64; 4],
@@ -117,8 +118,7 @@ impl Pending {
                     .is_ok(),
             };
             if claimed {
-                let call = ptr::from_ref(posted.call).cast_mut();
-                slot.call.store(call, Ordering::Relaxed);
+                slot.call.store(posted.call, Ordering::Relaxed);
                 slot.start.store(posted.start, Ordering::Relaxed);
                 let is_multi = u64::from(posted.is_multi);
                 slot.is_multi.store(is_multi, Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl Slot {
     #[inline(always)]
     fn read(&self) -> Option<Posted> {
         Some(Posted {
-            call: crate::calls::call_at(self.call.load(Ordering::Relaxed))?,
+            call: self.call.load(Ordering::Relaxed)?,
             start: self.start.load(Ordering::Relaxed),
             is_multi: self.is_multi.load(Ordering::Relaxed) != 0,
             data: self

@@ -18,7 +18,7 @@ mod vectors;
 
 use ripstop_abi as abi;
 
-use crate::call::{CallInfo, Registration};
+use crate::call::Registration;
 use crate::hook::With;
 
 /// The attributes that an object was opened with.
@@ -201,10 +201,3 @@ macro_rules! detail {
 }
 
 pub(crate) use {detail, interpose, named};
-
-/// The call whose constant is at this address, which a hook has kept; `None` for null.
-#[inline(always)]
-pub(crate) fn call_at(constant: *const CallInfo) -> Option<&'static CallInfo> {
-    // SAFETY: null, or stored from a `&'static CallInfo`: hooks have no other.
-    unsafe { constant.as_ref() }
-}

@@ -1,13 +1,14 @@
 //! Counters of each call and each peer.
 
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
 use super::histogram::Histogram;
 use crate::call::{CallInfo, Kind};
+use crate::call_cell::CallCell;
 use crate::counting::{Threads, bump};
 
 /// The rows of a table, a power of two.
@@ -23,7 +24,7 @@ pub(super) const OTHERS: u64 = u64::MAX - 1;
 #[derive(Debug, Default)]
 pub(super) struct Row {
     /// Null for a free one; stored last.
-    call: AtomicPtr<CallInfo>,
+    call: CallCell,
     peer: AtomicU64,
     /// Calls that have succeeded.
     pub(super) calls: AtomicU64,
@@ -47,13 +48,12 @@ impl Row {
 
     #[inline(always)]
     fn is_of(&self, call: &'static CallInfo, peer: u64) -> bool {
-        ptr::eq(self.call.load(Ordering::Acquire), call)
-            && self.peer.load(Ordering::Relaxed) == peer
+        self.call.is(call, Ordering::Acquire) && self.peer.load(Ordering::Relaxed) == peer
     }
 
     /// The call and the peer; `None` for a free row.
     pub(super) fn key(&self) -> Option<(&'static CallInfo, u64)> {
-        let call = crate::calls::call_at(self.call.load(Ordering::Acquire))?;
+        let call = self.call.load(Ordering::Acquire)?;
         Some((call, self.peer.load(Ordering::Relaxed)))
     }
 }
@@ -146,7 +146,7 @@ impl Rows {
             if row.is_of(call, peer) {
                 return Some((first + at, row));
             }
-            if row.call.load(Ordering::Relaxed).is_null() {
+            if row.call.load(Ordering::Relaxed).is_none() {
                 break;
             }
         }
@@ -160,11 +160,9 @@ impl Rows {
         for peer in [peer, OTHERS] {
             let first = Self::first(call, peer);
             for (at, row) in self.rows.get(first..first + WINDOW)?.iter().enumerate() {
-                let at_row = row.call.load(Ordering::Acquire);
-                if at_row.is_null() {
+                if row.call.load(Ordering::Acquire).is_none() {
                     row.peer.store(peer, Ordering::Relaxed);
-                    row.call
-                        .store(ptr::from_ref(call).cast_mut(), Ordering::Release);
+                    row.call.store(call, Ordering::Release);
                     return Some((first + at, row));
                 }
                 if row.is_of(call, peer) {

@@ -1,10 +1,10 @@
 //! What is kept of operations until it is written: the newest so many.
 
-use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use crate::call::CallInfo;
+use crate::call_cell::CallCell;
 use crate::counting::{Threads, take_number};
 
 /// How an operation ended, as far as the hook has seen it.
@@ -65,7 +65,7 @@ pub(super) struct Record {
 #[repr(align(64))]
 struct Place {
     /// Null where nothing was stored yet.
-    call: AtomicPtr<CallInfo>,
+    call: CallCell,
     numbers: [AtomicU64; 7],
 }
 
@@ -85,12 +85,11 @@ impl Place {
         for (place, number) in self.numbers.iter().zip(numbers) {
             place.store(number, Ordering::Relaxed);
         }
-        let call = ptr::from_ref(record.call).cast_mut();
-        self.call.store(call, Ordering::Release);
+        self.call.store(record.call, Ordering::Release);
     }
 
     fn load(&self) -> Option<Record> {
-        let call = crate::calls::call_at(self.call.load(Ordering::Acquire))?;
+        let call = self.call.load(Ordering::Acquire)?;
         let numbers = self.numbers.each_ref();
         let numbers = numbers.map(|number| number.load(Ordering::Relaxed));
         let [endpoint, start, end, at, bytes, peer, tag] = numbers;
@@ -217,7 +216,7 @@ mod tests {
             ..
         } = found[0];
         assert_eq!((endpoint, start, bytes, peer, tag), (1, 5, 2, 3, 4));
-        assert!(ptr::eq(call, &CALL));
+        assert!(core::ptr::eq(call, &CALL));
         assert_eq!(ring.dropped(), 0);
     }
 
