@@ -1,4 +1,5 @@
-//! Everything that `cargo xtask test` runs, in order; what runs beside what is said by `Beside`.
+//! Everything that `cargo xtask test` runs, in order; what runs beside what is said by `Beside`. Of the jobs
+//! that run beside each other the longest come first, so that both lanes end at about the same time.
 
 use std::env;
 use std::ffi::OsString;
@@ -179,20 +180,20 @@ pub(super) static JOBS: [Job; 16] = [
         plan: conformance,
     },
     Job {
-        name: "lab",
-        about: "guests with RDMA devices boot, and programs work in them",
-        skipped: "without QEMU or Debian's packages; our programs in guests without target/dist",
-        minutes: 20,
-        beside: Beside::Tests,
-        plan: |ws| one(cargo(ws, "xtask lab test"), Voice::Script),
-    },
-    Job {
         name: "asan",
         about: "the address sanitizer finds nothing in the crates with unsafe code, and in the suite",
         skipped: "where the toolchain has no AddressSanitizer",
         minutes: 20,
         beside: Beside::Tests,
         plan: asan,
+    },
+    Job {
+        name: "lab",
+        about: "guests with RDMA devices boot, and programs work in them",
+        skipped: "without QEMU or Debian's packages; our programs in guests without target/dist",
+        minutes: 20,
+        beside: Beside::Tests,
+        plan: |ws| one(cargo(ws, "xtask lab test"), Voice::Script),
     },
     Job {
         name: "fuzz",
