@@ -3,7 +3,7 @@
 mod denied;
 pub(super) mod model;
 
-use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, Protocol};
 
 use super::c_edge;
 use crate::case::{Case, Cx, Outcome, Step, Stop, cases, offered, refused};
@@ -449,6 +449,9 @@ fn completion_flags(cx: &Cx<'_>) -> Outcome {
 
 fn data(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &spec())?;
+    if rig.info.ep.protocol == Protocol::Rxm {
+        return Err(Stop::not_offered("packets with atomics have no data"));
+    }
     let target = rig.expose(B, &words([1, 2]), OPEN)?;
     let post = Post::atomic(AtomicKind::Plain, ADD, [&word(40), &[]], target.at(8, 8));
     let token = rig.post(A, post.data(0xabcd))?;

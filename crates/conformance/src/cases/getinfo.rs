@@ -130,8 +130,17 @@ fn fabric(hints: &mut Hints) -> &mut FabricAttr {
     hints.fabric.get_or_insert_default()
 }
 
+/// Fails where only who names the provider finds it, as one that is layered over another.
+fn listed_unnamed(cx: &Cx<'_>) -> Outcome {
+    match cx.setup.provider.contains(';') {
+        true => Err(Stop::not_offered("it answers who names it")),
+        false => Ok(()),
+    }
+}
+
 fn null_hints(cx: &Cx<'_>) -> Outcome {
     best(cx)?;
+    listed_unnamed(cx)?;
     let infos = cx.s.getinfo(&Query::default())?;
     let found = infos
         .iter()
@@ -254,6 +263,7 @@ fn prov_attr_only(cx: &Cx<'_>) -> Outcome {
 
 fn no_groups(cx: &Cx<'_>) -> Outcome {
     best(cx)?;
+    listed_unnamed(cx)?;
     let query = Query {
         hints: Some(Hints {
             mode: rig::hints(cx).mode,

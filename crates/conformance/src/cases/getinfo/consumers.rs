@@ -9,7 +9,7 @@ use ripstop_types::{
 };
 
 use super::super::has_network;
-use super::{best, domain, ep, fabric, rx, tx};
+use super::{best, domain, ep, fabric, listed_unnamed, rx, tx};
 use crate::case::{Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
 use crate::rig::of_provider;
@@ -55,6 +55,7 @@ fn as_program(cx: &Cx<'_>, version: Version, change: impl FnOnce(&mut Hints)) ->
 }
 
 fn for_mpich(cx: &Cx<'_>) -> Outcome {
+    listed_unnamed(cx)?;
     let version = cx.s.about().version.min(Version::CURRENT);
     let caps = Flags::TAGGED
         | Flags::MSG
