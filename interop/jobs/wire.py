@@ -68,6 +68,8 @@ def cases():
               for role in ("server", "client") for work, flags in WORKS["rdm"] if (role, work) not in PACKETS_NOT]
     found += [Case(f"{NAME}/rxm/{role}/{work}-{how}", talk(role, work, [*PACKETS, option]))
               for role in ("server", "client") for work in ONE_SIDED for how, option in ADDRESSING.items()]
+    found += [Case(f"{NAME}/rxm/{role}/atomics-{how}", talk(role, "atomics", [*PACKETS, "-A", option]))
+              for role in ("server", "client") for how, option in ADDRESSING.items()]
     for kind, works in LOSSES.items():
         for survivor in ("ours", "theirs"):
             for work, flags in works:

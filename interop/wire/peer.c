@@ -33,7 +33,7 @@ const struct work works[] = {
 	{ "restart", restart, false, PLAIN },
 	{ "rma", one_sided, false, PLAIN },        { "rma-inject", one_sided, false, INJECT },
 	{ "rma-data", one_sided, false, DATA },    { "rma-delivery", one_sided, false, DELIVERY },
-	{ "rma-iov", one_sided, false, IOV },
+	{ "rma-iov", one_sided, false, IOV },      { "atomics", atomics, false, PLAIN },
 	{ 0 },
 };
 
@@ -51,7 +51,7 @@ static struct options read_options(int argc, char **argv)
 		.largest = 4u << 20, .injected = SIZE_MAX, .seconds = 120 };
 	int letter;
 
-	while ((letter = getopt(argc, argv, "P:csrmvxwa:p:l:i:t:")) != -1) {
+	while ((letter = getopt(argc, argv, "P:csrmvAxwa:p:l:i:t:")) != -1) {
 		switch (letter) {
 		case 'P': opt.provider = optarg; break;
 		case 'c': opt.type = FI_EP_MSG; break;
@@ -59,6 +59,7 @@ static struct options read_options(int argc, char **argv)
 		case 'r': opt.shared_rx = true; break;
 		case 'm': opt.rma = true; break;
 		case 'v': opt.rma = opt.virtual_addr = true; break;
+		case 'A': opt.atomic = true; break;
 		case 'x': opt.context = true; break;
 		case 'w': opt.wait = true; break;
 		case 'a': opt.node = optarg; break;
@@ -76,7 +77,7 @@ static struct options read_options(int argc, char **argv)
 
 /*
  * P: provider (else tcp), c: connected endpoints (else connectionless), s: server, r: shared receive context, m: RMA, v: RMA by virtual
- * address, x: a context of a scalable endpoint, w: blocking waits,
+ * address, A: atomics, x: a context of a scalable endpoint, w: blocking waits,
  * a: own address, p: own port, l: largest message, i: largest that is injected, t: seconds; then the work.
  */
 int main(int argc, char **argv)

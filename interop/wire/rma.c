@@ -7,22 +7,8 @@
 
 #define KEY 7
 #define SIZES 64
-#define GUARDS 16
 
-/* What a peer must know to reach a region. */
-struct place {
-	uint64_t addr;
-	uint64_t key;
-};
-
-struct region {
-	uint8_t *memory;
-	size_t room;
-	struct fid_mr *mr;
-	struct place theirs;
-};
-
-static void tell(struct side *s, void *buf, size_t len)
+void tell(struct side *s, void *buf, size_t len)
 {
 	struct op op = { 0 };
 
@@ -30,7 +16,7 @@ static void tell(struct side *s, void *buf, size_t len)
 	finish(s, &op, "a send");
 }
 
-static void hear_of(struct side *s, void *buf, size_t len)
+void hear_of(struct side *s, void *buf, size_t len)
 {
 	struct op op = { 0 };
 
@@ -40,7 +26,7 @@ static void hear_of(struct side *s, void *buf, size_t len)
 		fail("%zu bytes came instead of %zu", op.len, len);
 }
 
-static void open_region(struct side *s, struct region *r)
+void open_region(struct side *s, struct region *r)
 {
 	uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
 	struct place ours = { 0 };

@@ -139,11 +139,13 @@ static struct fi_info *hints_for(const struct options *opt)
 	}
 	if (opt->rma)
 		hints->caps |= FI_RMA;
+	if (opt->atomic)
+		hints->caps |= FI_ATOMIC;
 	if (opt->virtual_addr)
 		hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = opt->type;
-	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS | (opt->rma ? FI_ORDER_SAW : 0);
+	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS | (opt->rma && !opt->atomic ? FI_ORDER_SAW : 0);
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->control_progress = hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->cq_data_size = 8;

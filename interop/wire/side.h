@@ -21,6 +21,7 @@ struct options {
 	bool server;
 	bool shared_rx;         /* connected endpoints receive from a shared context */
 	bool rma;               /* the endpoint reads and writes remote memory */
+	bool atomic;            /* and changes it atomically */
 	bool virtual_addr;      /* which is named by its address, with a key of the provider's choice */
 	bool context;           /* send and receive through context 1 of a scalable endpoint */
 	bool wait;              /* wait in fi_cq_sread instead of reading again and again */

@@ -42,7 +42,28 @@ void stream(struct side *s, const struct work *w);
 void multi(struct side *s, const struct work *w);
 void peek(struct side *s, const struct work *w);
 /* rma.c */
+#define GUARDS 16
+
+/* What a peer must know to reach a region. */
+struct place {
+	uint64_t addr;
+	uint64_t key;
+};
+
+/* Memory that the peer reaches, with guards around what it is to change; and where the peer has its own. */
+struct region {
+	uint8_t *memory;
+	size_t room;
+	struct fid_mr *mr;
+	struct place theirs;
+};
+
+void tell(struct side *s, void *buf, size_t len);
+void hear_of(struct side *s, void *buf, size_t len);
+void open_region(struct side *s, struct region *r);
 void one_sided(struct side *s, const struct work *w);
+/* atomic.c */
+void atomics(struct side *s, const struct work *w);
 /* loss.c */
 void drain(struct side *s, const struct work *w);
 void stuck(struct side *s, const struct work *w);
