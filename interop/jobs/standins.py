@@ -10,7 +10,8 @@ from rig.peers import HERE
 NAME = "stand-ins"
 
 # The providers each of them can take. NIXL and NCCL's plugin require FI_REMOTE_COMM, which shm does not have.
-CONSUMERS = {"nixl": ("tcp",), "nccl": ("tcp",), "oneccl": ("tcp", "shm", "tcp,shm"), "mercury": ("tcp", "shm")}
+CONSUMERS = {"nixl": ("tcp",), "nccl": ("tcp",), "oneccl": ("tcp", "shm", "tcp,shm"),
+             "mercury": ("tcp", "tcp;ofi_rxm", "shm")}
 
 # Seconds of a case with so many processes, and of its longer form.
 SHORT, LONG = {2: 1, 4: 3}, 60
@@ -22,7 +23,8 @@ def cases():
     for consumer, providers in CONSUMERS.items():
         for provider in providers:
             for count, seconds in SHORT.items():
-                name = f"{NAME}/{consumer}/{provider.replace(',', '+')}/{count}"
+                way = provider.replace(',', '+').replace('tcp;ofi_', '')
+                name = f"{NAME}/{consumer}/{way}/{count}"
                 found.append(Case(name, stand_in(consumer, provider, count, seconds)))
                 found.append(Case(f"{name}-long", stand_in(consumer, provider, count, LONG), full=True))
     return found

@@ -1,5 +1,5 @@
 /*
- * A stand-in for Mercury's plugin for OFI (NA), as DAOS uses it.
+ * A stand-in for Mercury's plugin for OFI (NA), as DAOS uses it, over tcp, tcp;ofi_rxm (which is DAOS' default) or shm.
  *
  * Each process is a client and a server with one context. A request is a message that the server did not ask for: over tcp
  * it has its number as completion data and lands in a buffer for many messages, over shm it is tagged. It carries the
@@ -106,7 +106,7 @@ static struct fi_info *hints_for(void)
 	hints->mode = FI_CONTEXT | FI_ASYNC_IOV;
 	hints->addr_format = is_shm ? FI_ADDR_STR : FI_SOCKADDR_IN;
 	hints->ep_attr->type = FI_EP_RDM;
-	hints->ep_attr->protocol = is_shm ? FI_PROTO_SHM : FI_PROTO_XNET;
+	hints->ep_attr->protocol = is_shm ? FI_PROTO_SHM : !strcmp(provider, "tcp") ? FI_PROTO_XNET : FI_PROTO_RXM;
 	hints->domain_attr->threading = FI_THREAD_SAFE;
 	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
 	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;

@@ -190,6 +190,7 @@ fn for_mercury(cx: &Cx<'_>) -> Outcome {
         for i in infos {
             let expected = match cx.setup.provider.as_str() {
                 "tcp" => Protocol::Xnet,
+                "tcp;ofi_rxm" => Protocol::Rxm,
                 "shm" => Protocol::Shm,
                 _ => i.ep.protocol,
             };
