@@ -311,15 +311,9 @@ impl Registry {
 
     /// Warns of names in `FI_PROVIDER` that no provider has.
     fn check_filter(&self) {
-        let visible = self.visible();
-        let present: Vec<&str> = visible.iter().map(|provider| provider.name()).collect();
-        let missing = |name: &&str| !present.iter().any(|here| here.eq_ignore_ascii_case(name));
-        for name in self
-            .filter
-            .names()
-            .flat_map(|list| list.split(';'))
-            .filter(missing)
-        {
+        for name in self.unknown_names() {
+            let visible = self.visible();
+            let present: Vec<&str> = visible.iter().map(|provider| provider.name()).collect();
             let here = present.join(", ");
             crate::fi_warn!(
                 "core",
@@ -327,6 +321,19 @@ impl Registry {
                 "FI_PROVIDER names {name}, which is not here; there are: {here}"
             );
         }
+    }
+
+    /// The names in `FI_PROVIDER` that no provider has, of layered ones the layers.
+    fn unknown_names(&self) -> Vec<&str> {
+        let visible = self.visible();
+        let is_here = |name: &str| {
+            let mut here = visible.iter().map(|provider| provider.name());
+            here.any(|here| here.eq_ignore_ascii_case(name))
+        };
+        // One with layers may be a single provider, such as `tcp;ofi_rxm`.
+        let names = self.filter.names().filter(|name| !is_here(name));
+        let layers = names.flat_map(|name| name.split(';'));
+        layers.filter(|layer| !is_here(layer)).collect()
     }
 
     /// One provider of each name, in the order of preference.

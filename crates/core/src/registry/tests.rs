@@ -354,3 +354,15 @@ fn who_answers_only_its_name_is_found_by_hints_or_the_variable() {
     let _rxm = only.register(Arc::new(Layered(fake("tcp;ofi_rxm"), None)));
     assert_eq!(names(&only.getinfo(&any()).unwrap()), ["tcp;ofi_rxm"]);
 }
+
+#[test]
+fn names_that_no_provider_has_are_found_also_among_layers() {
+    let unknown = |filter| {
+        let set = set(Some(filter));
+        let _here = ["tcp", "tcp;ofi_rxm", "shm"].map(|name| set.register(fake(name)));
+        set.unknown_names()
+    };
+    assert_eq!(unknown("tcp;ofi_rxm,SHM"), [""; 0]);
+    assert_eq!(unknown("tcp,nix,shm;ofi_rxm"), ["nix", "ofi_rxm"]);
+    assert_eq!(unknown("^nix"), ["nix"]);
+}
