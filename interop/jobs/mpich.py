@@ -18,6 +18,9 @@ SETTINGS = {
 }
 OVER_TCP = SETTINGS | {"FI_PROVIDER": "tcp"}
 
+# The provider for messages in packets, which is taken where its name is asked for.
+IN_PACKETS = "tcp;ofi_rxm"
+
 # Tests that fail on the C library as well, on tcp and on shm.
 SKIPPED = (
     # MPICH probes and receives from any rank in two steps, and takes its own messages from elsewhere than those of others:
@@ -49,6 +52,10 @@ def cases():
     # Some tests spawn processes.
     found += [Case(f"{NAME}/mpi4py/whole/{ranks}", suite_run([], ranks, 1200, spawns=True), full=True) for ranks in (2, 3, 5)]
     found += [Case(f"{NAME}/allreduce/{ranks}", beside(ranks)) for ranks in (3, 4)]
+    found += [Case(f"{NAME}/rxm/collectives/4", own("collectives", 4, ["16384"], IN_PACKETS)),
+              Case(f"{NAME}/rxm/traffic/4", own("traffic", 4, ["10", "1048576"], IN_PACKETS)),
+              Case(f"{NAME}/rxm/mpi4py/rma/3", suite_run(["-i", r"^test_rma\.py$"], 3, 600, IN_PACKETS)),
+              Case(f"{NAME}/rxm/mpi4py/whole/3", suite_run([], 3, 1200, IN_PACKETS, spawns=True), full=True)]
     return found
 
 
