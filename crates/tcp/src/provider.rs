@@ -7,7 +7,7 @@ use ripstop_core::ip::answers;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
-use ripstop_core::{FabricAttr, fi_info, fi_warn};
+use ripstop_core::{FabricAttr, Info, fi_info, fi_warn};
 use ripstop_stream::Fabric;
 use ripstop_stream::attr::{apply_defaults, asks_peer, driven, provider_version};
 use ripstop_types::{Result, Version};
@@ -48,18 +48,6 @@ impl ProviderInfo for TcpProvider {
     }
 
     fn getinfo(&self, request: &Request<'_>) -> Answer {
-        let addresses = match self.params.addresses() {
-            Ok(addresses) => addresses,
-            Err(error) => {
-                fi_warn!(
-                    NAME,
-                    Subsys::Core,
-                    "the interfaces of this machine cannot be listed: {error}"
-                );
-                let why = "the interfaces of this machine cannot be listed".to_owned();
-                return Answer::from(Refusal::Failed(error, why));
-            }
-        };
         let mut offers = offers(&self.params);
         if asks_peer(request.hints) {
             offers.iter_mut().for_each(driven);
@@ -69,15 +57,7 @@ impl ProviderInfo for TcpProvider {
         } else {
             offers.len()
         };
-        let mut answer = Answer::collect(
-            offers
-                .iter()
-                .take(asked)
-                .map(|offer| answers(request, offer, &addresses)),
-        );
-        for found in &mut answer.infos {
-            apply_defaults(found, (*self.params).as_ref(), request.hints);
-        }
+        let answer = answer(NAME, &self.params, request, offers.iter().take(asked));
         if let Some(first) = answer.infos.first()
             && let Some(name) = &first.domain.name
         {
@@ -85,6 +65,29 @@ impl ProviderInfo for TcpProvider {
         }
         answer
     }
+}
+
+/// The answers of provider `name` to a request, of those offers that fit it.
+pub(crate) fn answer<'a>(
+    name: &str,
+    params: &Params,
+    request: &Request<'_>,
+    offers: impl IntoIterator<Item = &'a Info>,
+) -> Answer {
+    let addresses = match params.addresses() {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            let why = "the interfaces of this machine cannot be listed".to_owned();
+            fi_warn!(name, Subsys::Core, "{why}: {error}");
+            return Answer::from(Refusal::Failed(error, why));
+        }
+    };
+    let offers = offers.into_iter();
+    let mut answer = Answer::collect(offers.map(|offer| answers(request, offer, &addresses)));
+    for found in &mut answer.infos {
+        apply_defaults(found, params.as_ref(), request.hints);
+    }
+    answer
 }
 
 impl provider::Provider for TcpProvider {

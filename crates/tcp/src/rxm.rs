@@ -5,15 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ripstop_core::hints::Request;
-use ripstop_core::ip::answers;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider;
-use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
+use ripstop_core::registry::{Answer, ProviderInfo};
 use ripstop_core::{FabricAttr, Info, fi_warn};
 use ripstop_os::Connect;
-use ripstop_stream::attr::{
-    MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, offer, provider_version,
-};
+use ripstop_stream::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer, provider_version};
 use ripstop_stream::{EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, Transport};
 use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
 use ripstop_wire::rxm::ATOMIC_LEN;
@@ -22,7 +19,8 @@ use ripstop_wire::xnet::rdm::Greeting;
 use ripstop_wire::{ByteOrder, WireError};
 
 use crate::params::Params;
-use crate::socket::{Tcp, TcpSocket};
+use crate::provider::answer;
+use crate::socket::{Tcp, TcpSocket, connect};
 
 /// The provider's name.
 const NAME: &str = "tcp;ofi_rxm";
@@ -90,17 +88,8 @@ impl Transport for RxmTcp {
         Err(Errno::EOPNOTSUPP)
     }
 
-    fn connect(
-        params: &Params,
-        to: &SocketAddr,
-        from: Origin<Self>,
-    ) -> Result<(TcpSocket, Connect)> {
-        let from = match from {
-            Origin::Listening(addr) => Origin::Listening(addr),
-            Origin::Address(addr) => Origin::Address(addr),
-            Origin::Bound(listener) => Origin::Bound(listener),
-        };
-        Tcp::connect(params, to, from)
+    fn connect(_: &Params, to: &SocketAddr, from: Origin<Self>) -> Result<(TcpSocket, Connect)> {
+        connect(to, from)
     }
 
     fn prepare(params: &Params, link: &TcpSocket, dscp: Option<u8>) -> Result<()> {
@@ -242,19 +231,7 @@ impl ProviderInfo for RxmTcpProvider {
     }
 
     fn getinfo(&self, request: &Request<'_>) -> Answer {
-        let addresses = match self.params.addresses() {
-            Ok(addresses) => addresses,
-            Err(error) => {
-                let why = "the interfaces of this machine cannot be listed".to_owned();
-                fi_warn!(NAME, Subsys::Core, "{why}: {error}");
-                return Answer::from(Refusal::Failed(error, why));
-            }
-        };
-        let mut answer = Answer::collect([answers(request, &self.offer(), &addresses)]);
-        for found in &mut answer.infos {
-            apply_defaults(found, (*self.params).as_ref(), request.hints);
-        }
-        answer
+        answer(NAME, &self.params, request, [&self.offer()])
     }
 }
 

@@ -66,18 +66,7 @@ impl Transport for Tcp {
     }
 
     fn connect(_: &Params, to: &SocketAddr, from: Origin<Self>) -> Result<(TcpSocket, Connect)> {
-        let near = |source: SocketAddr| {
-            let fits = !source.ip().is_unspecified() && source.is_ipv4() == to.is_ipv4();
-            fits.then_some(source)
-        };
-        let socket = match from {
-            Origin::Bound(TcpSocket(socket)) => socket,
-            Origin::Listening(at) => Socket::tcp_for(to, near(SocketAddr::new(at.ip(), 0)))?,
-            Origin::Address(source) => Socket::tcp_for(to, source.and_then(near))?,
-        };
-        within_machine(&socket, to);
-        let (socket, progress) = socket.connect_to(to)?;
-        Ok((TcpSocket(socket), progress))
+        connect(to, from)
     }
 
     fn prepare(params: &Params, link: &TcpSocket, dscp: Option<u8>) -> Result<()> {
@@ -110,6 +99,25 @@ impl Transport for Tcp {
         let greeting = Greeting::parse(data).map_err(HandshakeError::Wrong)?;
         Ok((greeting, SocketAddr::new(from.ip(), greeting.port)))
     }
+}
+
+/// [`Transport::connect`] of all transports over these sockets.
+pub(crate) fn connect<T>(to: &SocketAddr, from: Origin<T>) -> Result<(TcpSocket, Connect)>
+where
+    T: Transport<Addr = SocketAddr, Listener = TcpSocket>,
+{
+    let near = |source: SocketAddr| {
+        let fits = !source.ip().is_unspecified() && source.is_ipv4() == to.is_ipv4();
+        fits.then_some(source)
+    };
+    let socket = match from {
+        Origin::Bound(TcpSocket(socket)) => socket,
+        Origin::Listening(at) => Socket::tcp_for(to, near(SocketAddr::new(at.ip(), 0)))?,
+        Origin::Address(source) => Socket::tcp_for(to, source.and_then(near))?,
+    };
+    within_machine(&socket, to);
+    let (socket, progress) = socket.connect_to(to)?;
+    Ok((TcpSocket(socket), progress))
 }
 
 /// Reads at most that drop what a socket to be closed still holds.
