@@ -6,60 +6,27 @@ mod freed;
 #[path = "common/pair.rs"]
 mod pair;
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use freed::unpark;
-use pair::{End, open_with};
+use pair::{End, PATIENCE, open};
+use ripstop_core::Info;
 use ripstop_core::provider::{
     AddressVector, CompletionQueue, Domain, Endpoint, Fabric, RecvKind, SendKind,
 };
-use ripstop_core::{Address, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
-use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading};
+use ripstop_types::{Errno, FiAddr, Flags, Threading};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{BaseFlags, emit_tag};
-use ripstop_wire::xnet::cm::{HEADER_LEN, Header, Kind};
+use ripstop_wire::xnet::cm::Kind;
 use ripstop_wire::xnet::rdm::Greeting;
 
-/// Only what hangs takes longer, also on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// An interface with manual progress, and its fabric.
 fn rdm(threading: Threading) -> (Info, Arc<ripstop_tcp::Fabric>) {
-    let caps = Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV;
-    common::fabric(
-        &TcpProvider::new(),
-        &common::hints(EpType::Rdm, caps, threading, Progress::Manual),
-    )
-}
-
-fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
-    open_with(domain, info, |_| ())
-}
-
-fn next<D: Domain>(reader: &End<D>, other: &End<D>) -> Completion {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let mut found = None;
-        match reader.cq.read(1, |c| found = Some(*c)) {
-            Ok(_) => return found.unwrap(),
-            Err(Errno::EAGAIN) => {}
-            Err(Errno::EAVAIL) => {
-                reader
-                    .cq
-                    .read_error(|error, _| panic!("error entry {error:?}"))
-                    .unwrap();
-            }
-            Err(error) => panic!("{error:?}"),
-        }
-        // One domain: reading either queue drives both, but not a queue of another domain.
-        let _ = &other.cq;
-        assert!(Instant::now() < end, "no completion");
-    }
+    pair::rdm(&TcpProvider::new(), threading)
 }
 
 #[test]
@@ -351,7 +318,7 @@ fn take<D: Domain>(end: &End<D>, count: u8) {
             .recv(RecvKind::Msg, &[room.buf()], FiAddr::UNSPEC, 1, None)
             .unwrap();
         let got = loop {
-            let got = next(end, end);
+            let got = end.next();
             if got.flags.contains(Flags::RECV) {
                 break got;
             }
@@ -431,11 +398,8 @@ fn a_peer_is_not_dropped_for_what_was_not_looked_at() {
     let (info, fabric) = rdm(Threading::Domain);
     let domain = fabric.serial_domain(&info).unwrap();
     let end = open(&domain, &info);
-    let Address::Ip(addr) = end.ep.name().unwrap() else {
-        panic!("no address of a socket");
-    };
     // More of them than are read without being asked for.
-    let mut peers: Vec<_> = (1..5).map(|port| raw_peer(&end, addr, port)).collect();
+    let mut peers: Vec<_> = (1..5).map(|port| raw_peer(&end, port)).collect();
     let rooms: Vec<_> = peers.iter().map(|_| Parked::park(vec![0; 64])).collect();
     for (tag, room) in (0..).zip(&rooms) {
         let kind = RecvKind::Tagged { tag, ignore: 0 };
@@ -459,28 +423,14 @@ fn a_peer_is_not_dropped_for_what_was_not_looked_at() {
     // Longer than FI_TCP_CONNECT_TIMEOUT.
     std::thread::sleep(Duration::from_millis(5300));
     for room in rooms {
-        assert_eq!(next(&end, &end).len, 40);
+        assert_eq!(end.next().len, 40);
         assert_eq!(unpark(room)[..40], [9; 40]);
     }
 }
 
 /// The socket of a process that has connected to an endpoint, whose own would be at this port.
-fn raw_peer<D: Domain>(end: &End<D>, addr: SocketAddr, port: u16) -> TcpStream {
-    let mut peer = TcpStream::connect(addr).unwrap();
-    let greeting = Greeting::request(0, port, 1).emit();
-    let request = Header::new(Kind::Request, &greeting).unwrap();
-    let request = request.emit().unwrap();
-    peer.write_all(&[&request[..], &greeting].concat()).unwrap();
-    peer.set_read_timeout(Some(Duration::from_millis(1)))
-        .unwrap();
-    let stop = Instant::now() + PATIENCE;
-    let mut answer = Vec::new();
-    while answer.len() < HEADER_LEN + greeting.len() {
-        let _ = end.cq.read(1, |_| ());
-        let mut part = [0; 64];
-        let count = peer.read(&mut part).unwrap_or(0);
-        answer.extend_from_slice(&part[..count]);
-        assert!(Instant::now() < stop, "no answer");
-    }
+fn raw_peer<D: Domain>(end: &End<D>, port: u16) -> TcpStream {
+    let (peer, kind, _) = end.dialled(&Greeting::request(0, port, 1).emit());
+    assert_eq!(kind, Kind::Response);
     peer
 }

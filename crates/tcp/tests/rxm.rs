@@ -6,53 +6,26 @@ mod freed;
 #[path = "common/pair.rs"]
 mod pair;
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use freed::unpark;
-use pair::{End, open_with};
+use pair::{End, PATIENCE, open};
+use ripstop_core::Info;
 use ripstop_core::provider::{CompletionQueue, Domain, Endpoint, Fabric as _, RecvKind, SendKind};
-use ripstop_core::{Address, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::{RxmTcp, RxmTcpProvider};
-use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading};
+use ripstop_types::{Errno, FiAddr, Flags, Threading};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::cm::{Answer, EAGER_MAX, FlowControl, Number, Reason, Request};
-use ripstop_wire::xnet::cm::{HEADER_LEN, Header, Kind};
-
-/// Only what hangs takes longer, also on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(60);
+use ripstop_wire::xnet::cm::Kind;
 
 /// Around the longest message that is in one packet, and much longer.
 const SIZES: [usize; 6] = [0, 5, 16_384, 16_385, 20_000, 300_000];
 
 fn rdm() -> (Info, Arc<ripstop_stream::Fabric<RxmTcp>>) {
-    let caps = Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV;
-    common::fabric(
-        &RxmTcpProvider::new(),
-        &common::hints(EpType::Rdm, caps, Threading::Domain, Progress::Manual),
-    )
-}
-
-fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
-    open_with(domain, info, |_| ())
-}
-
-/// The next completion of `reader`; both are driven.
-fn next<D: Domain>(reader: &End<D>, other: &End<D>) -> Completion {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let mut found = None;
-        match reader.cq.read(1, |c| found = Some(*c)) {
-            Ok(_) => return found.unwrap(),
-            Err(Errno::EAGAIN) => {}
-            Err(error) => panic!("{error:?}"),
-        }
-        assert!(!matches!(other.cq.read(0, |_| ()), Err(Errno::EAVAIL)));
-        assert!(Instant::now() < end, "no completion");
-    }
+    pair::rdm(&RxmTcpProvider::new(), Threading::Domain)
 }
 
 fn payload(len: usize) -> Vec<u8> {
@@ -98,19 +71,19 @@ fn exchange<D: Domain>(a: &End<D>, b: &End<D>, tag: Option<u64>, len: usize, wai
             .unwrap();
         a.ep.send(after, &[marker.buf()], None, a.peer, 3, None)
             .unwrap();
-        assert_eq!(next(b, a).context, 4);
+        assert_eq!(b.next().context, 4);
         assert_eq!(unpark(room), [9; 3]);
         post();
     }
-    let got = next(b, a);
+    let got = b.next();
     assert_eq!((got.context, got.len), (2, len), "{tag:?} {len} {waits}");
     assert_eq!(got.src, b.peer);
     assert_eq!(got.tag, tag.unwrap_or_default());
     assert_eq!(got.flags.contains(Flags::REMOTE_CQ_DATA), data.is_some());
     assert_eq!(got.data, data.unwrap_or_default());
-    let mut sent = vec![next(a, b).context];
+    let mut sent = vec![a.next().context];
     if waits {
-        sent.push(next(a, b).context);
+        sent.push(a.next().context);
         // The marker does not wait to be read.
         sent.sort_unstable();
         assert_eq!(sent, [1, 3]);
@@ -155,7 +128,7 @@ fn injected_messages_arrive() {
                 // The other side accepts the connection.
                 assert_eq!(b.cq.read(0, |_| ()), Err(Errno::EAGAIN));
             }
-            assert_eq!(next(&b, &a).context, 2);
+            assert_eq!(b.next().context, 2);
             assert_eq!(unpark(into), payload(len));
         }
     }
@@ -182,45 +155,10 @@ fn a_message_longer_than_its_receive_is_truncated() {
                 assert_eq!((error.err, error.olen), (Errno::ETRUNC, len - room));
             })
             .unwrap();
-            assert_eq!(next(&a, &b).context, 1);
+            assert_eq!(a.next().context, 1);
             assert_eq!(unpark(into), payload(len)[..room]);
         }
     }
-}
-
-/// A connection to an endpoint, which has been asked for with this data, and what came back.
-fn dial(to: &Address, data: &[u8], mut drive: impl FnMut()) -> (TcpStream, Kind, Vec<u8>) {
-    let Address::Ip(to) = *to else {
-        panic!("an IP address")
-    };
-    let mut stream = TcpStream::connect(to).unwrap();
-    let mut request = Header::new(Kind::Request, data)
-        .unwrap()
-        .emit()
-        .unwrap()
-        .to_vec();
-    request.extend_from_slice(data);
-    stream.write_all(&request).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_millis(1)))
-        .unwrap();
-    let end = Instant::now() + PATIENCE;
-    let mut came = Vec::new();
-    loop {
-        let mut bytes = [0; 100];
-        match stream.read(&mut bytes) {
-            Ok(0) => break,
-            Ok(count) => came.extend_from_slice(&bytes[..count]),
-            Err(_) => drive(),
-        }
-        if let Ok(header) = Header::parse(&came)
-            && came.len() == HEADER_LEN + usize::from(header.data_len)
-        {
-            return (stream, header.kind, came.split_off(HEADER_LEN));
-        }
-        assert!(Instant::now() < end, "no answer");
-    }
-    panic!("closed without an answer")
 }
 
 fn request(port: u16, eager_max: u32) -> [u8; 24] {
@@ -239,22 +177,20 @@ fn who_cannot_be_understood_is_refused() {
     let (info, fabric) = rdm();
     let domain = fabric.serial_domain(&info).unwrap();
     let a = open(&domain, &info);
-    let drive = || assert_eq!(a.cq.read(1, |_| ()), Err(Errno::EAGAIN));
-    let name = a.ep.name().unwrap();
-    let (_, kind, _) = dial(&name, &request(1, EAGER_MAX + 1), drive);
+    let (_, kind, _) = a.dialled(&request(1, EAGER_MAX + 1));
     assert_eq!(kind, Kind::Reject);
     let mut other = request(1, EAGER_MAX);
     other[3] += 1;
-    let (_, kind, _) = dial(&name, &other, drive);
+    let (_, kind, _) = a.dialled(&other);
     assert_eq!(kind, Kind::Reject);
     // The greeting of an endpoint of xnet.
-    let (_, kind, _) = dial(&name, &[1, 0, 0, 1, 0, 0, 0, 1], drive);
+    let (_, kind, _) = a.dialled(&[1, 0, 0, 1, 0, 0, 0, 1]);
     assert_eq!(kind, Kind::Reject);
     // A second request of one process for one endpoint.
-    let (_first, kind, answer) = dial(&name, &request(1, EAGER_MAX), drive);
+    let (_first, kind, answer) = a.dialled(&request(1, EAGER_MAX));
     assert_eq!(kind, Kind::Response);
     assert!(Answer::parse(ByteOrder::NATIVE, &answer).is_ok());
-    let (_, kind, why) = dial(&name, &request(1, EAGER_MAX), drive);
+    let (_, kind, why) = a.dialled(&request(1, EAGER_MAX));
     assert_eq!(kind, Kind::Reject);
     assert_eq!(Reason::parse(&why), Ok(Reason::Connected));
 }
@@ -267,7 +203,7 @@ fn tagged_messages_without_a_packet_are_received() {
     let domain = fabric.serial_domain(&info).unwrap();
     let a = open(&domain, &info);
     let drive = || assert_eq!(a.cq.read(1, |_| ()), Err(Errno::EAGAIN));
-    let (mut stream, kind, _) = dial(&a.ep.name().unwrap(), &request(1, EAGER_MAX), drive);
+    let (mut stream, kind, _) = a.dialled(&request(1, EAGER_MAX));
     assert_eq!(kind, Kind::Response);
     let any = RecvKind::Tagged {
         tag: 0,
@@ -294,9 +230,8 @@ fn tagged_messages_without_a_packet_are_received() {
         stream.write_all(&bytes[..20]).unwrap();
         drive();
         stream.write_all(&bytes[20..]).unwrap();
-        let got = next(&a, &a);
+        let got = a.next();
         assert_eq!((got.tag, got.data, got.len), (tag, data, 5));
         assert_eq!(unpark(into)[..5], *b"hello");
     }
-    let _: SocketAddr = stream.peer_addr().unwrap();
 }

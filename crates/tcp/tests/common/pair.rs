@@ -1,10 +1,36 @@
 //! Two RDM endpoints that know each other.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use ripstop_core::provider::{AddressVector, AvAttr, CqAttr, Domain, Endpoint};
-use ripstop_core::{FidToken, Info};
-use ripstop_types::{FiAddr, Flags, WaitObj};
+use ripstop_core::provider::{
+    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Provider,
+};
+use ripstop_core::registry::ProviderInfo;
+use ripstop_core::{Address, FidToken, Info};
+use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
+use ripstop_wire::xnet::cm::{HEADER_LEN, Header, Kind};
+
+use crate::common;
+
+/// Only what hangs takes longer, also on a machine that does much else.
+#[allow(dead_code, reason = "each test file uses its part")]
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An interface of reliable datagrams with manual progress, and its fabric.
+#[allow(dead_code, reason = "each test file uses its part")]
+pub(crate) fn rdm<P: Provider + ProviderInfo>(
+    provider: &P,
+    threading: Threading,
+) -> (Info, Arc<P::Fabric>) {
+    let caps = Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV;
+    common::fabric(
+        provider,
+        &common::hints(EpType::Rdm, caps, threading, Progress::Manual),
+    )
+}
 
 /// An endpoint, and what it goes by.
 pub(crate) struct End<D: Domain> {
@@ -40,7 +66,62 @@ pub(crate) fn open_with<D: Domain>(
     }
 }
 
+/// The same with nothing else.
+#[allow(dead_code, reason = "each test file uses its part")]
+pub(crate) fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
+    open_with(domain, info, |_| ())
+}
+
+#[allow(dead_code, reason = "each test file uses its part")]
 impl<D: Domain> End<D> {
+    /// Its next completion. Reading drives all of its domain, but not another domain.
+    pub(crate) fn next(&self) -> Completion {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let mut found = None;
+            match self.cq.read(1, |c| found = Some(*c)) {
+                Ok(_) => return found.unwrap(),
+                Err(Errno::EAGAIN) => {}
+                Err(Errno::EAVAIL) => {
+                    self.cq
+                        .read_error(|error, _| panic!("error entry {error:?}"))
+                        .unwrap();
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+            assert!(Instant::now() < end, "no completion");
+        }
+    }
+
+    /// The socket of a process that has asked it for a connection with this data, and what came back.
+    pub(crate) fn dialled(&self, data: &[u8]) -> (TcpStream, Kind, Vec<u8>) {
+        let Address::Ip(to) = self.ep.name().unwrap() else {
+            panic!("no address of a socket");
+        };
+        let mut stream = TcpStream::connect(to).unwrap();
+        let request = Header::new(Kind::Request, data).unwrap().emit().unwrap();
+        stream.write_all(&[&request[..], data].concat()).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        let end = Instant::now() + PATIENCE;
+        let mut came = Vec::new();
+        loop {
+            let mut bytes = [0; 100];
+            match stream.read(&mut bytes) {
+                Ok(0) => panic!("closed without an answer"),
+                Ok(count) => came.extend_from_slice(&bytes[..count]),
+                Err(_) => _ = self.cq.read(1, |_| ()),
+            }
+            if let Ok(header) = Header::parse(&came)
+                && came.len() == HEADER_LEN + usize::from(header.data_len)
+            {
+                return (stream, header.kind, came.split_off(HEADER_LEN));
+            }
+            assert!(Instant::now() < end, "no answer");
+        }
+    }
+
     /// Each gets to know the other.
     pub(crate) fn meet(&mut self, other: &mut Self) {
         self.peer = self.av.insert(&other.ep.name().unwrap()).unwrap();
