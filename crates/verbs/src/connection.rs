@@ -1,0 +1,306 @@
+//! The connection of an endpoint.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use ripstop_core::eq::{Event, EventError, EventQueue};
+use ripstop_core::log::Subsys;
+use ripstop_core::provider::Token;
+use ripstop_core::{fi_info, fi_warn};
+use ripstop_ibverbs::{CmEvent, CmEventKind, CmId, ConnParam, Qp};
+use ripstop_types::{Errno, Result};
+
+use crate::cm::OnEvent;
+use crate::params::NAME;
+use crate::private_data;
+
+/// How long looking for an address or a way takes at most, as in C libfabric.
+const RESOLVING: Duration = Duration::from_secs(2);
+
+/// How many reads are under way, and answered, at a time: as many as both devices can.
+const ALL: u8 = u8::MAX;
+
+/// How often a packet is sent again before the peer counts as gone.
+const RETRIES: u8 = 7;
+
+/// A message for which the peer has no receive is sent again for ever: that is flow control.
+const RNR_RETRIES: u8 = 7;
+
+/// What an attempt to connect, or a connection, comes to.
+type Outcome = core::result::Result<Event, EventError>;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing was done yet.
+    Idle,
+    /// On the way, from connecting or accepting until it stands.
+    Connecting,
+    /// It stands.
+    Connected,
+    /// It has ended, or did not come about.
+    Ended,
+}
+
+/// What changes.
+struct State {
+    step: Step,
+    id: Option<Arc<CmId>>,
+    qp: Option<Arc<Qp>>,
+    eq: Option<Arc<EventQueue>>,
+    /// What the peer is told with the request.
+    data: Vec<u8>,
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    token: Token,
+    min_rnr_timer: u8,
+    state: Mutex<State>,
+    /// Whether it stands, for calls that do not lock.
+    stands: AtomicBool,
+}
+
+impl Connection {
+    pub(crate) fn new(token: Token, min_rnr_timer: u8) -> Arc<Self> {
+        Arc::new(Self {
+            token,
+            min_rnr_timer,
+            state: Mutex::new(State {
+                step: Step::Idle,
+                id: None,
+                qp: None,
+                eq: None,
+                data: Vec::new(),
+            }),
+            stands: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether messages can be sent.
+    #[inline]
+    pub(crate) fn stands(&self) -> bool {
+        self.stands.load(Ordering::Acquire)
+    }
+
+    /// The queue for events.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] when there is one.
+    pub(crate) fn bind(&self, eq: &Arc<EventQueue>) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.eq.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        state.eq = Some(Arc::clone(eq));
+        Ok(())
+    }
+
+    pub(crate) fn has_eq(&self) -> bool {
+        self.state.lock().eq.is_some()
+    }
+
+    /// The id and queue pair that it is made with.
+    pub(crate) fn open(&self, id: &Arc<CmId>, qp: &Arc<Qp>) {
+        let mut state = self.state.lock();
+        state.id = Some(Arc::clone(id));
+        state.qp = Some(Arc::clone(qp));
+    }
+
+    /// Its endpoint closes: lets go of id and queue pair. Events must not arrive any more.
+    pub(crate) fn close(&self) {
+        self.stands.store(false, Ordering::Release);
+        let mut state = self.state.lock();
+        let gone = (state.id.take(), state.qp.take(), state.eq.take());
+        drop(state);
+        drop(gone);
+    }
+
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for too much data, [`Errno::EOPBADSTATE`] once that was tried; of the device.
+    pub(crate) fn connect(&self, peer: &SocketAddr, data: &[u8]) -> Result<()> {
+        let data = private_data::emit(data)?;
+        let mut state = self.state.lock();
+        let id = state.begin()?;
+        state.data = data;
+        id.resolve_addr(None, peer, RESOLVING).inspect_err(|error| {
+            state.step = Step::Ended;
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "{peer} cannot be reached by an RDMA device: {error}"
+            );
+        })
+    }
+
+    /// Accepts the request that the id came with.
+    ///
+    /// # Errors
+    /// As for [`Connection::connect`].
+    pub(crate) fn accept(&self, data: &[u8]) -> Result<()> {
+        let data = private_data::emit(data)?;
+        let mut state = self.state.lock();
+        let id = state.begin()?;
+        id.accept(&param(&data)).inspect_err(|error| {
+            state.step = Step::Ended;
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "a connection cannot be accepted: {error}"
+            );
+        })
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// [`Errno::ENOTCONN`] without a connection; of the device.
+    pub(crate) fn shut_down(&self) -> Result<()> {
+        let state = self.state.lock();
+        let id = state.id.as_ref().filter(|_| state.step == Step::Connected);
+        let id = id.ok_or(Errno::ENOTCONN)?;
+        self.stands.store(false, Ordering::Release);
+        id.disconnect()
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// [`Errno::ENOTCONN`] before there is a connection.
+    pub(crate) fn peer(&self) -> Result<SocketAddr> {
+        let state = self.state.lock();
+        let connected = matches!(state.step, Step::Connected | Step::Ended);
+        let id = state.id.as_ref().filter(|_| connected);
+        id.and_then(|id| id.peer_addr()).ok_or(Errno::ENOTCONN)
+    }
+
+    /// Does the next step after an event; the outcome of the attempt, if this is it.
+    fn step(&self, state: &mut State, event: &CmEvent) -> Option<Outcome> {
+        let fail = |err| Some(Err(EventError::new(self.token, err)));
+        let id = state.id.clone()?;
+        let next = match event.kind {
+            CmEventKind::AddrResolved => id.resolve_route(RESOLVING),
+            CmEventKind::RouteResolved => id.connect(&param(&state.data)),
+            CmEventKind::Established => return self.stand(state, event),
+            CmEventKind::Disconnected => return self.end(state, &id),
+            CmEventKind::Rejected => {
+                return Some(Err(EventError {
+                    err_data: private_data::parse(&event.data).to_vec(),
+                    prov_errno: event.status,
+                    ..EventError::new(self.token, Errno::ECONNREFUSED)
+                }));
+            }
+            CmEventKind::AddrError
+            | CmEventKind::RouteError
+            | CmEventKind::ConnectError
+            | CmEventKind::Unreachable => {
+                return Some(Err(EventError {
+                    prov_errno: event.status.saturating_neg(),
+                    ..EventError::new(self.token, Errno::ETIMEDOUT)
+                }));
+            }
+            CmEventKind::DeviceRemoval => return fail(Errno::ENODEV),
+            CmEventKind::AddrChange => return fail(Errno::EADDRNOTAVAIL),
+            CmEventKind::ConnectRequest | CmEventKind::TimewaitExit | CmEventKind::Other => {
+                return None;
+            }
+        };
+        match next {
+            Ok(()) => None,
+            Err(error) => fail(error),
+        }
+    }
+
+    /// The connection stands.
+    fn stand(&self, state: &mut State, event: &CmEvent) -> Option<Outcome> {
+        state.step = Step::Connected;
+        if let Some(qp) = &state.qp
+            && let Err(error) = qp.set_min_rnr_timer(self.min_rnr_timer)
+        {
+            fi_info!(
+                NAME,
+                Subsys::EpCtrl,
+                "the device keeps its own time for peers that find no receive: {error}"
+            );
+        }
+        self.stands.store(true, Ordering::Release);
+        Some(Ok(Event::Connected {
+            ep: self.token,
+            data: private_data::parse(&event.data).to_vec(),
+        }))
+    }
+
+    /// The connection has ended: what is under way is flushed.
+    fn end(&self, state: &mut State, id: &CmId) -> Option<Outcome> {
+        self.stands.store(false, Ordering::Release);
+        if state.step == Step::Ended {
+            return None;
+        }
+        state.step = Step::Ended;
+        // The peer has ended it, or this side: then it fails, since it is done.
+        if let Err(error) = id.disconnect() {
+            fi_info!(NAME, Subsys::EpCtrl, "disconnecting: {error}");
+        }
+        Some(Ok(Event::Shutdown { ep: self.token }))
+    }
+}
+
+impl State {
+    /// The id of an attempt that begins.
+    fn begin(&mut self) -> Result<Arc<CmId>> {
+        let id = self.id.clone().ok_or(Errno::EOPBADSTATE)?;
+        if self.step != Step::Idle {
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "an endpoint connects or accepts once; open another one"
+            );
+            return Err(Errno::EOPBADSTATE);
+        }
+        self.step = Step::Connecting;
+        Ok(id)
+    }
+}
+
+impl OnEvent for Connection {
+    fn event(&self, event: CmEvent) {
+        let mut state = self.state.lock();
+        let outcome = self.step(&mut state, &event);
+        let Some(eq) = state.eq.clone() else { return };
+        let pushed = match outcome {
+            None => return,
+            Some(Ok(event)) => eq.push(event),
+            Some(Err(error)) => {
+                state.step = Step::Ended;
+                self.stands.store(false, Ordering::Release);
+                fi_info!(
+                    NAME,
+                    Subsys::EpCtrl,
+                    "no connection: {:?}, status {}",
+                    event.kind,
+                    event.status
+                );
+                eq.push_error(error)
+            }
+        };
+        drop(state);
+        if let Err(error) = pushed {
+            fi_warn!(NAME, Subsys::Eq, "an event is lost: {error}");
+        }
+    }
+}
+
+fn param(data: &[u8]) -> ConnParam<'_> {
+    ConnParam {
+        data,
+        responder_resources: ALL,
+        initiator_depth: ALL,
+        retries: RETRIES,
+        rnr_retries: RNR_RETRIES,
+    }
+}

@@ -1,0 +1,515 @@
+//! Completion queues.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use ripstop_core::log::Subsys;
+use ripstop_core::provider::{CompletionQueue, CqAttr};
+use ripstop_core::{fi_info, fi_warn};
+use ripstop_engine::cq::{CompletionQueue as Entries, ErrorEntry};
+use ripstop_ibverbs::{CmId, CompletionChannel, Status, Wc, WcKind};
+use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
+use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result, WaitObj, flags};
+
+use crate::domain::Domain;
+use crate::params::NAME;
+use crate::queue::{Posted, Queue};
+use crate::regions::Hit;
+
+/// Entries of a queue whose opener named no number, and of any that is smaller.
+const LEAST_ENTRIES: usize = 1024;
+
+/// Set in the number of a request that is a receive.
+const RECEIVE: u64 = 1 << 63;
+
+/// Every so often a read that finds nothing gives up the processor: the peer, and the kernel's threads of
+/// devices that are software, may need it.
+const IDLE_READS: u32 = 64;
+
+/// What an endpoint and its queues share: the requests that the device has.
+#[derive(Debug)]
+pub(crate) struct Sides {
+    pub(crate) tx: Mutex<Side>,
+    pub(crate) rx: Mutex<Side>,
+    pub(crate) id: Arc<CmId>,
+    /// Set once a request has failed, and the connection with it.
+    broken: AtomicBool,
+}
+
+/// The requests of one side.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) queue: Queue,
+    pub(crate) hit: Hit,
+}
+
+impl Sides {
+    pub(crate) fn new(id: &Arc<CmId>, tx_size: usize, rx_size: usize) -> Arc<Self> {
+        let side = |size| {
+            Mutex::new(Side {
+                queue: Queue::new(size),
+                hit: Hit::default(),
+            })
+        };
+        Arc::new(Self {
+            tx: side(tx_size),
+            rx: side(rx_size),
+            id: Arc::clone(id),
+            broken: AtomicBool::new(false),
+        })
+    }
+}
+
+/// The number that the device gets for a receive.
+pub(crate) const fn receive(number: u64) -> u64 {
+    number | RECEIVE
+}
+
+/// What a queue has behind its lock.
+struct State {
+    entries: Entries,
+    /// Room for what is taken from the device at a time.
+    taken: Box<[Wc]>,
+}
+
+/// Where a program sleeps until there are completions.
+#[derive(Debug)]
+struct Waiting {
+    channel: Arc<CompletionChannel>,
+    /// Rung by [`Cq::signal`], and by who takes completions from the device for others to read.
+    doorbell: EventFd,
+    /// Both of these.
+    epoll: Epoll,
+}
+
+/// A completion queue.
+pub struct Cq {
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) device_cq: Arc<ripstop_ibverbs::Cq>,
+    state: Mutex<State>,
+    /// The endpoints that report here, by the number of their queue pair.
+    endpoints: RwLock<HashMap<u32, Arc<Sides>>>,
+    /// How many more requests may be under way, so that their completions have room.
+    room: AtomicUsize,
+    idle: AtomicU32,
+    obj: WaitObj,
+    waiting: Option<Waiting>,
+    /// Threads that sleep in a call, or are about to.
+    sleepers: AtomicUsize,
+    /// [`CompletionQueue::signal`] was called, and nobody has heard it yet.
+    signalled: AtomicBool,
+}
+
+impl std::fmt::Debug for Cq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cq({:?})", self.device_cq)
+    }
+}
+
+impl Waiting {
+    fn new(domain: &Domain) -> Result<Self> {
+        let channel = CompletionChannel::new(&domain.context)?;
+        let doorbell = EventFd::new()?;
+        let epoll = Epoll::new()?;
+        epoll.add(&*channel, 0, Interest::READ)?;
+        epoll.add(&doorbell, 1, Interest::READ)?;
+        Ok(Self {
+            channel,
+            doorbell,
+            epoll,
+        })
+    }
+}
+
+impl Cq {
+    pub(crate) fn open(domain: &Arc<Domain>, attr: &CqAttr) -> Result<Arc<Self>> {
+        let waiting = match attr.wait {
+            WaitObj::None | WaitObj::Yield => None,
+            WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => Some(Waiting::new(domain)?),
+            WaitObj::Set | WaitObj::MutexCond => {
+                fi_warn!(
+                    NAME,
+                    Subsys::Cq,
+                    "a completion queue has the wait objects FI_WAIT_NONE, FI_WAIT_FD and FI_WAIT_UNSPEC; \
+                     ask for one of these"
+                );
+                return Err(Errno::ENOSYS);
+            }
+        };
+        let entries = attr.size.max(LEAST_ENTRIES).min(domain.attr.max_cqe);
+        let channel = waiting.as_ref().map(|waiting| &waiting.channel);
+        let device_cq =
+            ripstop_ibverbs::Cq::new(&domain.context, entries, channel).inspect_err(|error| {
+                fi_warn!(
+                    NAME,
+                    Subsys::Cq,
+                    "the device has no completion queue of {entries} entries: {error}"
+                );
+            })?;
+        let bunch = domain.fabric.params.cqread_bunch_size;
+        Ok(Arc::new(Self {
+            domain: Arc::clone(domain),
+            room: AtomicUsize::new(device_cq.capacity()),
+            device_cq,
+            state: Mutex::new(State {
+                entries: Entries::new(entries)?,
+                taken: vec![Wc::default(); bunch].into(),
+            }),
+            endpoints: RwLock::default(),
+            idle: AtomicU32::new(0),
+            obj: attr.wait,
+            waiting,
+            sleepers: AtomicUsize::new(0),
+            signalled: AtomicBool::new(false),
+        }))
+    }
+
+    /// An endpoint whose queue pair has this number reports here.
+    pub(crate) fn add(&self, number: u32, sides: &Arc<Sides>) {
+        self.endpoints.write().insert(number, Arc::clone(sides));
+    }
+
+    /// The queue pair is gone: takes what it has still reported, and forgets it.
+    pub(crate) fn remove(&self, number: u32) {
+        self.progress();
+        self.endpoints.write().remove(&number);
+    }
+
+    /// Takes room for the completion of a request.
+    pub(crate) fn take_room(&self) -> bool {
+        let less = |room: usize| room.checked_sub(1);
+        let taken = self
+            .room
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        taken.is_ok()
+    }
+
+    /// So many requests have ended.
+    pub(crate) fn give_room(&self, requests: usize) {
+        self.room.fetch_add(requests, Ordering::AcqRel);
+    }
+
+    /// Takes what the device has for others to read.
+    pub(crate) fn progress(&self) {
+        let mut state = self.state.lock();
+        let before = state.entries.len();
+        while self.take(&mut state) {}
+        let is_more = state.entries.len() > before;
+        drop(state);
+        if is_more {
+            self.wake();
+        }
+    }
+
+    /// Wakes who waits: there are entries that the device tells nobody of any more.
+    fn wake(&self) {
+        if let Some(waiting) = &self.waiting
+            && let Err(error) = waiting.doorbell.signal()
+        {
+            fi_warn!(
+                NAME,
+                Subsys::Cq,
+                "a waiting thread cannot be woken: {error}"
+            );
+        }
+    }
+
+    /// Takes a bunch of completions from the device; whether there may be more.
+    fn take(&self, state: &mut State) -> bool {
+        let State { entries, taken } = state;
+        let count = match self.device_cq.poll(taken) {
+            Ok(count) => count,
+            Err(error) => {
+                let device = self.domain.context.name();
+                fi_warn!(
+                    NAME,
+                    Subsys::Cq,
+                    "device {device}: a completion queue cannot be read: {error}"
+                );
+                return false;
+            }
+        };
+        if count == 0 {
+            return false;
+        }
+        let endpoints = self.endpoints.read();
+        for wc in &taken[..count] {
+            // One that is closed is not told any more.
+            if let Some(sides) = endpoints.get(&wc.qp_num()) {
+                self.report(wc, sides, entries);
+            }
+        }
+        count == taken.len()
+    }
+
+    /// Makes an entry of what the device says.
+    fn report(&self, wc: &Wc, sides: &Sides, entries: &mut Entries) {
+        let is_receive = wc.id() & RECEIVE != 0;
+        let side = if is_receive { &sides.rx } else { &sides.tx };
+        let ended = side.lock().queue.end(wc.id() & !RECEIVE);
+        let Some((posted, requests)) = ended else {
+            return;
+        };
+        self.give_room(requests);
+        if wc.status() != Status::SUCCESS {
+            self.report_failure(wc, &posted, is_receive, sides, entries);
+            return;
+        }
+        let mut entry = entry(&posted);
+        if is_receive {
+            entry.len = wc.len();
+            if let Some(data) = wc.immediate() {
+                entry.flags |= Flags::REMOTE_CQ_DATA;
+                entry.data = data.into();
+            }
+            if wc.kind() == WcKind::RecvWrite {
+                entry.flags = flags![RMA REMOTE_WRITE REMOTE_CQ_DATA];
+                entries.push(entry);
+                return;
+            }
+        }
+        if posted.reported {
+            entries.push(entry);
+        }
+    }
+
+    #[cold]
+    fn report_failure(
+        &self,
+        wc: &Wc,
+        posted: &Posted,
+        is_receive: bool,
+        sides: &Sides,
+        entries: &mut Entries,
+    ) {
+        let status = wc.status();
+        let is_flushed = status == Status::FLUSHED;
+        if !is_flushed && !sides.broken.swap(true, Ordering::AcqRel) {
+            let peer = sides.id.peer_addr().map(|addr| addr.to_string());
+            let peer = peer.unwrap_or_else(|| "its peer".to_owned());
+            let vendor = wc.vendor_error();
+            fi_warn!(
+                NAME,
+                Subsys::EpData,
+                "the connection with {peer} fails: {} ({status}, of the device {vendor:#x})",
+                advice(status)
+            );
+            // The queue pair works no more, and the peer has to be told.
+            if let Err(error) = sides.id.disconnect() {
+                fi_info!(
+                    NAME,
+                    Subsys::EpCtrl,
+                    "the connection is gone already: {error}"
+                );
+            }
+        }
+        // Nobody waits for what was injected, unless it is what has failed.
+        if is_flushed && !posted.reported && !is_receive {
+            return;
+        }
+        let mut failure = ErrorEntry::new(entry(posted), errno(status));
+        failure.error.prov_errno = status.0;
+        let vendor = wc.vendor_error().to_ne_bytes();
+        failure.data[..vendor.len()].copy_from_slice(&vendor);
+        failure.data_len = vendor.len() as u8;
+        entries.push_error(failure);
+    }
+
+    /// Nothing has come: gives up the processor now and then.
+    fn note_idle(&self) {
+        let idle = self.idle.fetch_add(1, Ordering::Relaxed);
+        if idle.is_multiple_of(IDLE_READS) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn take_entries(&self, max: usize, entry: &mut impl FnMut(&Completion)) -> Result<usize> {
+        let mut state = self.state.lock();
+        if state.entries.len() < max.max(1) {
+            while self.take(&mut state) && state.entries.len() < max {}
+        }
+        let mut count = 0;
+        while count < max {
+            match state.entries.take(&mut *entry) {
+                Ok(()) => count += 1,
+                Err(_) if count > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let is_empty = state.entries.is_empty();
+        drop(state);
+        if !is_empty && self.sleepers.load(Ordering::Acquire) > 0 {
+            self.wake();
+        }
+        match count == 0 && is_empty {
+            true => Err(Errno::EAGAIN),
+            false => Ok(count),
+        }
+    }
+
+    /// Whether so many entries, or a failure, can be read.
+    fn has(&self, wanted: usize) -> bool {
+        let mut state = self.state.lock();
+        while self.take(&mut state) {}
+        state.entries.len() >= wanted || state.entries.has_error()
+    }
+
+    /// Sleeps until something may have come.
+    ///
+    /// # Errors
+    /// [`Errno::EINTR`] after a signal to the process; of the system.
+    fn sleep(&self, waiting: &Waiting, wanted: usize, left: Option<Duration>) -> Result<()> {
+        waiting.channel.drain()?;
+        self.device_cq.arm()?;
+        // What came before is not told.
+        if self.has(wanted) {
+            return Ok(());
+        }
+        let mut events = Events::with_capacity(2);
+        let slept = waiting.epoll.wait(&mut events, left);
+        waiting.doorbell.drain()?;
+        slept.map(|_| ())
+    }
+
+    /// Whether nothing waits, with the device asked to tell when something comes.
+    fn is_quiet(&self, waiting: &Waiting) -> Result<bool> {
+        waiting.channel.drain()?;
+        waiting.doorbell.drain()?;
+        self.device_cq.arm()?;
+        // What came before is not told.
+        let mut state = self.state.lock();
+        while self.take(&mut state) {}
+        Ok(state.entries.is_empty())
+    }
+}
+
+/// What is known of a request.
+fn entry(posted: &Posted) -> Completion {
+    Completion {
+        context: posted.context,
+        flags: posted.flags,
+        len: 0,
+        buf: 0,
+        data: 0,
+        tag: 0,
+        src: FiAddr::NOTAVAIL,
+    }
+}
+
+/// The error of a status.
+fn errno(status: Status) -> Errno {
+    match status {
+        Status::FLUSHED => Errno::ECANCELED,
+        Status::LENGTH => Errno::ETRUNC,
+        Status::PROTECTION => Errno::EFAULT,
+        Status::REMOTE_ACCESS => Errno::EACCES,
+        Status::REMOTE_INVALID => Errno::EMSGSIZE,
+        Status::RETRIES => Errno::ETIMEDOUT,
+        Status::RNR_RETRIES => Errno::ENORX,
+        _ => Errno::EIO,
+    }
+}
+
+/// What a status means, and what to do about it.
+fn advice(status: Status) -> &'static str {
+    match status {
+        Status::LENGTH => "a message is longer than the receive; post longer ones",
+        Status::PROTECTION => "memory of a request is not registered for it; keep its region open",
+        Status::REMOTE_ACCESS => {
+            "the peer's memory is not registered for that; look at key, address and access"
+        }
+        Status::REMOTE_INVALID => "the peer's receive is too short; post longer ones there",
+        Status::RETRIES => "the peer does not answer; look at it and at the network",
+        Status::RNR_RETRIES => "the peer has no receive posted; post more there",
+        _ => "the device says why",
+    }
+}
+
+impl CompletionQueue for Cq {
+    #[inline]
+    fn read(&self, max: usize, mut entry: impl FnMut(&Completion)) -> Result<usize> {
+        let taken = self.take_entries(max, &mut entry);
+        if taken == Err(Errno::EAGAIN) {
+            self.note_idle();
+        }
+        taken
+    }
+
+    fn sread(
+        &self,
+        max: usize,
+        threshold: usize,
+        timeout: Option<Duration>,
+        mut entry: impl FnMut(&Completion),
+    ) -> Result<usize> {
+        if self.obj == WaitObj::None {
+            return Err(Errno::ENOSYS);
+        }
+        let end = timeout.and_then(|timeout| clock::now().checked_add(timeout));
+        let wanted = threshold.clamp(1, max.max(1));
+        self.sleepers.fetch_add(1, Ordering::AcqRel);
+        let waited = loop {
+            if self.has(wanted) {
+                break Ok(());
+            }
+            if self.signalled.swap(false, Ordering::AcqRel) {
+                break Err(Errno::EAGAIN);
+            }
+            let left = end.map(|end| end.saturating_sub(clock::now()));
+            if left == Some(Duration::ZERO) {
+                break Err(Errno::EAGAIN);
+            }
+            let Some(waiting) = &self.waiting else {
+                std::thread::yield_now();
+                continue;
+            };
+            match self.sleep(waiting, wanted, left) {
+                Ok(()) => {}
+                // Once more, and no longer (`fi_cq(3)`).
+                Err(Errno::EINTR) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.sleepers.fetch_sub(1, Ordering::AcqRel);
+        waited?;
+        self.take_entries(max, &mut entry)
+    }
+
+    fn poll(&self) -> bool {
+        self.progress();
+        !self.state.lock().entries.is_empty()
+    }
+
+    fn read_error(&self, entry: impl FnOnce(&CompletionError, &[u8])) -> Result<()> {
+        let failure = self.state.lock().entries.pop_error()?;
+        entry(&failure.error, failure.data());
+        Ok(())
+    }
+
+    fn signal(&self) -> Result<()> {
+        let waiting = self.waiting.as_ref().ok_or(Errno::ENOSYS)?;
+        self.signalled.store(true, Ordering::Release);
+        waiting.doorbell.signal()
+    }
+
+    fn wait_obj(&self) -> WaitObj {
+        self.obj
+    }
+
+    fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
+        let waiting = self.waiting.as_ref().ok_or(Errno::ENODATA)?;
+        Ok(waiting.epoll.as_fd())
+    }
+
+    fn try_wait(&self) -> Result<()> {
+        let waiting = self.waiting.as_ref().ok_or(Errno::ENODATA)?;
+        if self.signalled.swap(false, Ordering::AcqRel) || !self.is_quiet(waiting)? {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
+    }
+}

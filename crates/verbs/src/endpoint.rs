@@ -1,0 +1,460 @@
+//! Endpoints, and the way of a request to the device.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use ripstop_core::log::Subsys;
+use ripstop_core::provider::Token;
+use ripstop_core::{Info, caps, fi_warn, fi_warn_sparse};
+use ripstop_ibverbs::{
+    CmId, Operation, PostError, Qp, QpCap, RecvRequest, SendFlags, SendRequest, Sge,
+};
+use ripstop_mem::UserBuf;
+use ripstop_types::{Context, EpType, Errno, Flags, Result, flags};
+
+use crate::connection::Connection;
+use crate::cq::{self, Cq, Side, Sides};
+use crate::domain::Domain;
+use crate::params::{IOV_MOST, NAME};
+use crate::passive::{ConnRequest, bind, ip};
+use crate::queue::Posted;
+
+/// What the program has bound, and where the endpoint comes from.
+#[derive(Default)]
+pub(crate) struct Bound {
+    pub(crate) tx_cq: Option<Arc<Cq>>,
+    pub(crate) rx_cq: Option<Arc<Cq>>,
+    pub(crate) tx_selective: bool,
+    pub(crate) rx_selective: bool,
+    /// The local end of the connection, once there is one.
+    pub(crate) id: Option<Arc<CmId>>,
+    /// The address to have.
+    pub(crate) source: Option<SocketAddr>,
+}
+
+/// What an enabled endpoint has.
+pub(crate) struct Live {
+    qp: Arc<Qp>,
+    sides: Arc<Sides>,
+    tx_cq: Arc<Cq>,
+    rx_cq: Arc<Cq>,
+    tx_selective: bool,
+    rx_selective: bool,
+}
+
+/// An endpoint.
+pub struct Endpoint {
+    pub(crate) domain: Arc<Domain>,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) bound: Mutex<Bound>,
+    pub(crate) live: OnceLock<Live>,
+    /// The flags of calls that have none.
+    pub(crate) tx_flags: AtomicU64,
+    pub(crate) rx_flags: AtomicU64,
+    pub(crate) info: Info,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Endpoint({:?})", self.bound.lock().id)
+    }
+}
+
+/// A request to send.
+pub(crate) struct Sending {
+    pub(crate) operation: Operation,
+    pub(crate) context: Context,
+    /// What its completion says.
+    pub(crate) says: Flags,
+    /// Flags of the call, or the endpoint's own.
+    pub(crate) flags: Option<Flags>,
+    /// The buffers are free when the call returns, and there is no completion.
+    pub(crate) is_inject: bool,
+}
+
+impl Endpoint {
+    pub(crate) fn open(domain: &Arc<Domain>, info: &Info, token: Token) -> Result<Arc<Self>> {
+        if info.ep.ep_type != EpType::Msg {
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "endpoints are of type FI_EP_MSG here; take an info of fi_getinfo for that type"
+            );
+            return Err(Errno::EINVAL);
+        }
+        let request = info.handle.as_ref().map(|_| ConnRequest::take(info));
+        let id = request.transpose()?;
+        let is_here = |id: &Arc<CmId>| id.device(std::slice::from_ref(&domain.context)).is_some();
+        if id.as_ref().is_some_and(|id| !is_here(id)) {
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "a connection request has come by another device than that of the domain; open the domain \
+                 that the info of the request names"
+            );
+            return Err(Errno::EDOMAIN);
+        }
+        Ok(Arc::new(Self {
+            connection: Connection::new(token, domain.fabric.params.min_rnr_timer),
+            bound: Mutex::new(Bound {
+                id,
+                source: info.src_addr.as_ref().map(ip).transpose()?,
+                ..Bound::default()
+            }),
+            live: OnceLock::new(),
+            tx_flags: AtomicU64::new(info.tx.op_flags.bits()),
+            rx_flags: AtomicU64::new(info.rx.op_flags.bits()),
+            info: info.clone(),
+            domain: Arc::clone(domain),
+        }))
+    }
+
+    /// The queues of a queue pair: one for each side, also for a side that is not used.
+    fn queues(&self, bound: &Bound) -> Result<(Arc<Cq>, Arc<Cq>)> {
+        let caps = self.info.caps;
+        let messages = caps.contains(Flags::MSG);
+        let sends = messages && (caps.contains(Flags::SEND) || !caps.contains(Flags::RECV));
+        let receives = messages && (caps.contains(Flags::RECV) || !caps.contains(Flags::SEND));
+        let lacks_tx = bound.tx_cq.is_none() && (sends || caps::is_rma_initiator(caps));
+        let lacks_rx = bound.rx_cq.is_none() && receives;
+        let tx = bound.tx_cq.as_ref().or(bound.rx_cq.as_ref());
+        let rx = bound.rx_cq.as_ref().or(bound.tx_cq.as_ref());
+        match (tx, rx) {
+            (Some(tx), Some(rx)) if !lacks_tx && !lacks_rx => Ok((Arc::clone(tx), Arc::clone(rx))),
+            _ => {
+                let side = if lacks_tx { "FI_TRANSMIT" } else { "FI_RECV" };
+                fi_warn!(
+                    NAME,
+                    Subsys::EpCtrl,
+                    "an endpoint has no completion queue; call fi_ep_bind with {side} before fi_enable"
+                );
+                Err(Errno::ENOCQ)
+            }
+        }
+    }
+
+    /// The id of the connection, at an address of the domain's device.
+    fn take_id(&self, bound: &mut Bound) -> Result<Arc<CmId>> {
+        if let Some(id) = &bound.id {
+            return Ok(Arc::clone(id));
+        }
+        let fabric = &self.domain.fabric;
+        let source = match bound.source {
+            Some(source) if !source.ip().is_unspecified() => source,
+            other => {
+                let port = other.map_or(0, |source| source.port());
+                let mut own = crate::devices::address_of(fabric, &self.domain.context)?;
+                own.set_port(port);
+                own
+            }
+        };
+        let id = bind(fabric, &source)?;
+        if id
+            .device(std::slice::from_ref(&self.domain.context))
+            .is_none()
+        {
+            let device = self.domain.context.name();
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "{source} is no address of device {device}; take an address of it (fi_info -p verbs)"
+            );
+            return Err(Errno::EINVAL);
+        }
+        bound.id = Some(Arc::clone(&id));
+        Ok(id)
+    }
+
+    /// Makes the queue pair.
+    pub(crate) fn go_live(&self) -> Result<()> {
+        let mut bound = self.bound.lock();
+        if self.live.get().is_some() {
+            return Ok(());
+        }
+        if !self.connection.has_eq() {
+            return Err(Errno::ENOEQ);
+        }
+        let (tx_cq, rx_cq) = self.queues(&bound)?;
+        let id = self.take_id(&mut bound)?;
+        let count = |size: usize| u32::try_from(size.max(1)).unwrap_or(u32::MAX);
+        let cap = QpCap {
+            send: count(self.info.tx.size),
+            recv: count(self.info.rx.size),
+            send_sge: count(self.info.tx.iov_limit.min(IOV_MOST)),
+            recv_sge: count(self.info.rx.iov_limit.min(IOV_MOST)),
+            inline: u32::try_from(self.info.tx.inject_size).unwrap_or(u32::MAX),
+        };
+        let (tx, rx) = (&tx_cq.device_cq, &rx_cq.device_cq);
+        let qp = Qp::new(&id, &self.domain.pd, tx, rx, None, cap).inspect_err(|error| {
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "the device has no queue pair of {cap:?}: {error}; take the attributes that fi_getinfo gave"
+            );
+        })?;
+        let qp = Arc::new(qp);
+        let sides = Sides::new(&id, self.info.tx.size.max(1), self.info.rx.size.max(1));
+        self.connection.open(&id, &qp);
+        for cq in [&tx_cq, &rx_cq] {
+            cq.add(qp.number(), &sides);
+        }
+        let owner: Weak<Connection> = Arc::downgrade(&self.connection);
+        self.domain.fabric.cm.add(&id, owner);
+        let live = Live {
+            qp,
+            sides,
+            tx_cq,
+            rx_cq,
+            tx_selective: bound.tx_selective,
+            rx_selective: bound.rx_selective,
+        };
+        // Nobody else does this, since `bound` is locked.
+        let _ = self.live.set(live);
+        Ok(())
+    }
+
+    fn live(&self) -> Result<&Live> {
+        self.live.get().ok_or(Errno::EOPBADSTATE)
+    }
+
+    /// Gives a request to the device.
+    pub(crate) fn post(&self, iov: &[UserBuf], sending: &Sending) -> Result<()> {
+        // The peer's device acknowledges what it has placed, so delivery is no other level; it is not
+        // offered, as in C, since what has not left the device's caches yet is a matter of the machine.
+        const KNOWN: Flags = flags![
+            INJECT COMPLETION INJECT_COMPLETE TRANSMIT_COMPLETE DELIVERY_COMPLETE MORE FENCE
+            REMOTE_CQ_DATA
+        ];
+        let live = self.live()?;
+        if !self.connection.stands() {
+            return Err(Errno::ENOTCONN);
+        }
+        let flags = sending.flags.unwrap_or_else(|| flags_of(&self.tx_flags));
+        if !KNOWN.contains(flags) {
+            return Err(unknown(flags - KNOWN));
+        }
+        let len = self.length(iov, self.info.tx.iov_limit)?;
+        let is_read = fetches(&sending.operation);
+        let injects = sending.is_inject || flags.contains(Flags::INJECT);
+        if injects && len > self.info.tx.inject_size {
+            return Err(Errno::EMSGSIZE);
+        }
+        let is_inline = injects || !is_read && len <= self.info.tx.inject_size;
+        let selected = !live.tx_selective || flags.contains(Flags::COMPLETION);
+        let request = Request {
+            posted: Posted {
+                context: sending.context,
+                flags: sending.says,
+                reported: selected && !sending.is_inject,
+            },
+            operation: sending.operation,
+            fence: flags.contains(Flags::FENCE),
+            is_inline,
+        };
+        match self.try_post(live, iov, &request) {
+            // What has ended makes room.
+            Err(Errno::EAGAIN) => {
+                live.tx_cq.progress();
+                self.try_post(live, iov, &request)
+            }
+            posted => posted,
+        }
+    }
+
+    fn try_post(&self, live: &Live, iov: &[UserBuf], request: &Request) -> Result<()> {
+        let mut side = live.sides.tx.lock();
+        let writes = fetches(&request.operation);
+        let mut pieces = [Sge::default(); IOV_MOST];
+        let count = match request.is_inline {
+            true => list(iov, &mut pieces, |_| Ok(0))?,
+            false => self.pieces(iov, writes, &mut pieces, &mut side)?,
+        };
+        let number = side.queue.next().ok_or(Errno::EAGAIN)?;
+        let is_signaled = request.posted.reported || side.queue.is_signal_due();
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::SIGNALED, is_signaled);
+        flags.set(SendFlags::INLINE, request.is_inline);
+        flags.set(SendFlags::FENCE, request.fence);
+        let operation = request.operation;
+        let request_list = SendRequest::new(number, operation, &pieces[..count], flags)?;
+        if !live.tx_cq.take_room() {
+            return Err(Errno::EAGAIN);
+        }
+        match live.qp.post_send(&mut [request_list]) {
+            Ok(()) => side.queue.push(request.posted, is_signaled),
+            Err(error) => return Err(refused(&live.tx_cq, error)),
+        }
+        Ok(())
+    }
+
+    /// Gives a receive to the device.
+    pub(crate) fn post_receive(
+        &self,
+        iov: &[UserBuf],
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        const KNOWN: Flags = flags![COMPLETION MORE];
+        let live = self.live()?;
+        let flags = flags.unwrap_or_else(|| flags_of(&self.rx_flags));
+        if !KNOWN.contains(flags) {
+            return Err(unknown(flags - KNOWN));
+        }
+        self.length(iov, self.info.rx.iov_limit)?;
+        let posted = Posted {
+            context,
+            flags: flags![MSG RECV],
+            reported: !live.rx_selective || flags.contains(Flags::COMPLETION),
+        };
+        match self.try_post_receive(live, iov, posted) {
+            Err(Errno::EAGAIN) => {
+                live.rx_cq.progress();
+                self.try_post_receive(live, iov, posted)
+            }
+            done => done,
+        }
+    }
+
+    fn try_post_receive(&self, live: &Live, iov: &[UserBuf], posted: Posted) -> Result<()> {
+        let mut side = live.sides.rx.lock();
+        let mut pieces = [Sge::default(); IOV_MOST];
+        let count = self.pieces(iov, true, &mut pieces, &mut side)?;
+        let number = side.queue.next().ok_or(Errno::EAGAIN)?;
+        let request = RecvRequest::new(cq::receive(number), &pieces[..count])?;
+        if !live.rx_cq.take_room() {
+            return Err(Errno::EAGAIN);
+        }
+        match live.qp.post_recv(&mut [request]) {
+            Ok(()) => side.queue.push(posted, true),
+            Err(error) => return Err(refused(&live.rx_cq, error)),
+        }
+        Ok(())
+    }
+
+    /// The bytes of a list of buffers, which is not too long.
+    fn length(&self, iov: &[UserBuf], limit: usize) -> Result<usize> {
+        if iov.len() > limit.min(IOV_MOST) {
+            return Err(Errno::EINVAL);
+        }
+        let add = |sum: usize, buf: &UserBuf| sum.checked_add(buf.len());
+        let len = iov.iter().try_fold(0, add).ok_or(Errno::EMSGSIZE)?;
+        match len <= self.info.ep.max_msg_size {
+            true => Ok(len),
+            false => Err(Errno::EMSGSIZE),
+        }
+    }
+
+    /// The pieces of registered memory that buffers are.
+    fn pieces(
+        &self,
+        iov: &[UserBuf],
+        writes: bool,
+        pieces: &mut [Sge; IOV_MOST],
+        side: &mut Side,
+    ) -> Result<usize> {
+        let regions = &self.domain.regions;
+        list(iov, pieces, |buf| {
+            regions.find(buf, writes, &mut side.hit).ok_or_else(|| {
+                let access = if writes { "FI_RECV or FI_READ" } else { "FI_SEND or FI_WRITE" };
+                fi_warn_sparse!(
+                    NAME,
+                    Subsys::EpData,
+                    "{} bytes at {:#x} are in no region of this domain; register them with {access} \
+                     (FI_MR_LOCAL)",
+                    buf.len(),
+                    buf.addr()
+                );
+                Errno::EINVAL
+            })
+        })
+    }
+}
+
+/// A request as it is tried, twice if the first time finds no room.
+struct Request {
+    posted: Posted,
+    operation: Operation,
+    fence: bool,
+    is_inline: bool,
+}
+
+/// The flags of calls that have none.
+pub(crate) fn flags_of(place: &AtomicU64) -> Flags {
+    Flags::from_bits_retain(place.load(Ordering::Relaxed))
+}
+
+/// Whether an operation writes the local memory.
+const fn fetches(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Read(_) | Operation::FetchAdd(..) | Operation::CompareSwap(..)
+    )
+}
+
+/// Makes the list of pieces of what has bytes; returns how many there are.
+fn list(
+    iov: &[UserBuf],
+    pieces: &mut [Sge; IOV_MOST],
+    mut key: impl FnMut(UserBuf) -> Result<u32>,
+) -> Result<usize> {
+    let mut count = 0;
+    for buf in iov.iter().filter(|buf| !buf.is_empty()) {
+        let piece = pieces.get_mut(count).ok_or(Errno::EINVAL)?;
+        *piece = Sge::new(*buf, key(*buf)?)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// A request was not posted: gives back the room that it had.
+fn refused(cq: &Cq, error: PostError) -> Errno {
+    cq.give_room(1);
+    match error.errno {
+        Errno::ENOMEM => Errno::EAGAIN,
+        errno => {
+            fi_warn_sparse!(
+                NAME,
+                Subsys::EpData,
+                "the device does not take a request: {errno}"
+            );
+            errno
+        }
+    }
+}
+
+/// Refuses flags that an operation does not have.
+fn unknown(flags: Flags) -> Errno {
+    fi_warn_sparse!(
+        NAME,
+        Subsys::EpData,
+        "an operation has flags that this provider does not offer: {flags:?}; leave them out"
+    );
+    Errno::EBADFLAGS
+}
+
+impl Drop for Endpoint {
+    /// Once the queue pair is gone, the device uses no buffer that was posted to it.
+    fn drop(&mut self) {
+        if let Some(id) = &self.bound.get_mut().id {
+            self.domain.fabric.cm.remove(id);
+        }
+        self.connection.close();
+        let Some(live) = self.live.take() else { return };
+        let number = live.qp.number();
+        let Live {
+            qp,
+            sides,
+            tx_cq,
+            rx_cq,
+            ..
+        } = live;
+        // The last owner: no event is on its way any more.
+        drop(qp);
+        tx_cq.remove(number);
+        rx_cq.remove(number);
+        tx_cq.give_room(sides.tx.lock().queue.len());
+        rx_cq.give_room(sides.rx.lock().queue.len());
+    }
+}

@@ -1,0 +1,50 @@
+//! Fabrics.
+
+use std::sync::Arc;
+
+use ripstop_core::log::Subsys;
+use ripstop_core::{FabricAttr, Info, fi_warn};
+use ripstop_ibverbs::{Context, devices};
+use ripstop_types::{Errno, Result};
+
+use crate::cm::Cm;
+use crate::params::{NAME, Params};
+
+/// A fabric: what the devices of one subnet reach.
+#[derive(Debug)]
+pub struct Fabric {
+    pub(crate) attr: FabricAttr,
+    pub(crate) params: Arc<Params>,
+    pub(crate) devices: Vec<Arc<Context>>,
+    pub(crate) cm: Arc<Cm>,
+}
+
+impl Fabric {
+    pub(crate) fn open(attr: &FabricAttr, params: &Arc<Params>) -> Result<Arc<Self>> {
+        let devices = devices()?;
+        if devices.is_empty() {
+            fi_warn!(NAME, Subsys::Fabric, "there is no RDMA device any more");
+            return Err(Errno::ENODATA);
+        }
+        Ok(Arc::new(Self {
+            attr: attr.clone(),
+            params: Arc::clone(params),
+            devices,
+            cm: Cm::new()?,
+        }))
+    }
+
+    /// The device that a domain's name is of.
+    pub(crate) fn device(&self, info: &Info) -> Result<&Arc<Context>> {
+        let name = info.domain.name.as_deref().unwrap_or_default();
+        let found = self.devices.iter().find(|device| device.name() == name);
+        found.ok_or_else(|| {
+            fi_warn!(
+                NAME,
+                Subsys::Domain,
+                "there is no RDMA device {name}; take the name of the domain from fi_getinfo"
+            );
+            Errno::EINVAL
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! The verbs provider: `FI_EP_MSG` endpoints over RDMA devices (man page `fi_verbs(7)`).
+//!
+//! An endpoint is a reliable connected queue pair, which `librdmacm` connects. Messages, reads and
+//! writes go from the caller's memory to the device and back; this crate gives requests to the device,
+//! keeps their contexts in order, and makes completions of what the device says. It speaks with
+//! C libfabric's provider of this name: what a connection request carries is in `private_data.rs`, and
+//! the rest is InfiniBand's.
+//!
+//! `docs/design/verbs.md` says why it is so, and what is missing.
+#![forbid(unsafe_code)]
+
+mod atomic;
+mod cm;
+mod connection;
+mod cq;
+mod devices;
+mod domain;
+mod endpoint;
+mod fabric;
+mod mr;
+mod none;
+mod offer;
+mod open;
+mod ops;
+mod params;
+mod passive;
+mod private_data;
+mod provider;
+mod queue;
+mod regions;
+
+pub use cq::Cq;
+pub use domain::Domain;
+pub use endpoint::Endpoint;
+pub use fabric::Fabric;
+pub use mr::Mr;
+pub use passive::PassiveEp;
+pub use provider::VerbsProvider;

@@ -1,0 +1,236 @@
+//! Objects that this provider does not have: types without values, so that their methods are never
+//! called.
+
+use std::sync::Arc;
+
+use ripstop_core::eq::EventQueue;
+use ripstop_core::provider::{
+    self, Arrival, DataCall, Done, EpOption, RecvKind, RxContext, Threshold, TxContext,
+};
+use ripstop_core::{Address, RxAttr, TxAttr};
+use ripstop_mem::UserBuf;
+use ripstop_types::{AvType, Context, Errno, FiAddr, Flags, Result};
+
+use crate::cq::Cq;
+use crate::domain::Domain;
+
+/// Scalable endpoints.
+#[derive(Debug)]
+pub enum NoScalableEp {}
+
+impl provider::ScalableEp for NoScalableEp {
+    type Domain = Domain;
+
+    fn bind_av(&self, _: &Arc<NoAv>) -> Result<()> {
+        match *self {}
+    }
+
+    fn enable(&self) -> Result<()> {
+        match *self {}
+    }
+
+    fn name(&self) -> Result<Address> {
+        match *self {}
+    }
+
+    fn set_name(&self, _: &Address) -> Result<()> {
+        match *self {}
+    }
+
+    fn tx_context(
+        self: &Arc<Self>,
+        _: usize,
+        _: Option<&TxAttr>,
+    ) -> Result<TxContext<Self::Domain>> {
+        match **self {}
+    }
+
+    fn rx_context(
+        self: &Arc<Self>,
+        _: usize,
+        _: Option<&RxAttr>,
+    ) -> Result<RxContext<Self::Domain>> {
+        match **self {}
+    }
+}
+
+/// Shared receive contexts.
+#[derive(Debug)]
+pub enum NoSharedRx {}
+
+impl provider::SharedRx for NoSharedRx {
+    type Domain = Domain;
+
+    fn bind_cq(&self, _: &Arc<Cq>, _: Flags) -> Result<()> {
+        match *self {}
+    }
+
+    fn bind_counter(&self, _: &Arc<NoCounter>, _: Flags) -> Result<()> {
+        match *self {}
+    }
+
+    fn recv(
+        &self,
+        _: RecvKind,
+        _: &[UserBuf],
+        _: FiAddr,
+        _: Context,
+        _: Option<Flags>,
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    fn trigger(&self, _: &DataCall<'_>, _: Threshold<'_, Self::Domain>) -> Result<()> {
+        match *self {}
+    }
+
+    fn cancel(&self, _: Context) -> Result<()> {
+        match *self {}
+    }
+
+    fn option(&self, _: EpOption) -> Result<usize> {
+        match *self {}
+    }
+
+    fn set_option(&self, _: EpOption, _: usize) -> Result<()> {
+        match *self {}
+    }
+}
+
+/// Receive contexts whose receives another provider has.
+#[derive(Debug)]
+pub enum NoPeerRx {}
+
+impl provider::PeerRx for NoPeerRx {
+    type Domain = Domain;
+
+    fn next_arrival(&self) -> Option<Arrival> {
+        match *self {}
+    }
+
+    fn start(&self, _: u32, _: &[UserBuf], _: Context) -> Result<()> {
+        match *self {}
+    }
+
+    fn let_wait(&self, _: u32) -> Result<()> {
+        match *self {}
+    }
+
+    fn discard(&self, _: u32) -> Result<()> {
+        match *self {}
+    }
+
+    fn source(&self, _: u32) -> FiAddr {
+        match *self {}
+    }
+
+    fn take_done(&self, _: usize, _: impl FnMut(Done)) -> usize {
+        match *self {}
+    }
+}
+
+/// Shared transmit contexts.
+#[derive(Debug)]
+pub enum NoSharedTx {}
+
+/// Counters.
+#[derive(Debug)]
+pub enum NoCounter {}
+
+impl provider::Counter for NoCounter {
+    fn read(&self) -> u64 {
+        match *self {}
+    }
+
+    fn read_error(&self) -> u64 {
+        match *self {}
+    }
+
+    fn add(&self, _: u64) {
+        match *self {}
+    }
+
+    fn set(&self, _: u64) {
+        match *self {}
+    }
+
+    fn add_error(&self, _: u64) {
+        match *self {}
+    }
+
+    fn set_error(&self, _: u64) {
+        match *self {}
+    }
+
+    fn is_busy(&self) -> bool {
+        match *self {}
+    }
+
+    fn wait(&self, _: u64, _: Option<std::time::Duration>) -> Result<()> {
+        match *self {}
+    }
+
+    fn wait_obj(&self) -> ripstop_types::WaitObj {
+        match *self {}
+    }
+
+    fn wait_fd(&self) -> Result<std::os::fd::BorrowedFd<'_>> {
+        match *self {}
+    }
+
+    fn try_wait(&self) -> Result<()> {
+        match *self {}
+    }
+}
+
+/// Address vectors.
+#[derive(Debug)]
+pub enum NoAv {}
+
+impl provider::AddressVector for NoAv {
+    fn av_type(&self) -> AvType {
+        match *self {}
+    }
+
+    fn insert(&self, _: &Address) -> Result<FiAddr> {
+        match *self {}
+    }
+
+    fn insert_ip(
+        &self,
+        _: &mut dyn Iterator<Item = core::result::Result<std::net::SocketAddr, Errno>>,
+        _: &mut dyn FnMut(Result<FiAddr>),
+    ) {
+        match *self {}
+    }
+
+    fn remove(&self, _: FiAddr) -> Result<()> {
+        match *self {}
+    }
+
+    fn lookup(&self, _: FiAddr) -> Result<Address> {
+        match *self {}
+    }
+
+    fn bind_eq(&self, _: &Arc<EventQueue>) -> Result<()> {
+        match *self {}
+    }
+
+    fn addresses(&self) -> Vec<FiAddr> {
+        match *self {}
+    }
+
+    fn event_queue(&self) -> Option<Arc<EventQueue>> {
+        match *self {}
+    }
+}
+
+/// Collective groups.
+#[derive(Debug)]
+pub enum NoGroup {}
+
+impl provider::Group for NoGroup {
+    fn addr(&self) -> FiAddr {
+        match *self {}
+    }
+}

@@ -1,0 +1,375 @@
+//! The calls of endpoints.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ripstop_core::eq::EventQueue;
+use ripstop_core::log::Subsys;
+use ripstop_core::provider::{
+    self, AtomicCall, CollCall, DataCall, Direction, EpOption, JoinCall, RecvKind, RmaCall,
+    SendKind, Threshold, Token,
+};
+use ripstop_core::{Address, ProgressSource, fi_warn};
+use ripstop_ibverbs::{Operation, Remote};
+use ripstop_mem::UserBuf;
+use ripstop_types::{
+    AtomicKind, AtomicOp, Context, Datatype, EpType, Errno, FiAddr, Flags, Result, RmaIov, flags,
+};
+
+use crate::atomic;
+use crate::cq::Cq;
+use crate::domain::Domain;
+use crate::endpoint::{Bound, Endpoint, Sending, flags_of};
+use crate::none::{NoAv, NoCounter, NoGroup, NoPeerRx, NoSharedRx, NoSharedTx};
+use crate::params::NAME;
+use crate::passive::ip;
+use crate::private_data;
+
+/// Flags that an endpoint may have as its default for sends, and for receives.
+const TX_FLAGS: Flags = flags![INJECT INJECT_COMPLETE TRANSMIT_COMPLETE COMPLETION];
+const RX_FLAGS: Flags = Flags::COMPLETION;
+
+/// The peer's memory of a call, which is one piece.
+fn remote(pieces: &[RmaIov], iov: &[UserBuf]) -> Result<Remote> {
+    let [piece] = pieces else {
+        return Err(Errno::EINVAL);
+    };
+    let len: u64 = iov.iter().map(|buf| buf.len() as u64).sum();
+    if piece.len != len {
+        return Err(Errno::EINVAL);
+    }
+    let key = u32::try_from(piece.key).map_err(|_| {
+        fi_warn!(
+            NAME,
+            Subsys::EpData,
+            "the key {:#x} is none of this provider, whose keys have 32 bits (mr_key_size)",
+            piece.key
+        );
+        Errno::EINVAL
+    })?;
+    Ok(Remote {
+        addr: piece.addr,
+        key,
+    })
+}
+
+/// Remote CQ data as the wire has it.
+fn immediate(data: Option<u64>) -> Result<Option<u32>> {
+    let fits = |data| {
+        u32::try_from(data).map_err(|_| {
+            fi_warn!(
+                NAME,
+                Subsys::EpData,
+                "remote CQ data has 32 bits here (cq_data_size); {data:#x} does not fit"
+            );
+            Errno::EINVAL
+        })
+    };
+    data.map(fits).transpose()
+}
+
+/// A message that is not tagged.
+fn untagged(kind: SendKind) -> Result<()> {
+    match kind {
+        SendKind::Msg => Ok(()),
+        SendKind::Tagged(_) => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+impl Endpoint {
+    /// What can be changed until the endpoint is enabled.
+    fn unfinished(&self) -> Result<parking_lot::MutexGuard<'_, Bound>> {
+        let bound = self.bound.lock();
+        match self.live.get() {
+            None => Ok(bound),
+            Some(_) => Err(Errno::EOPBADSTATE),
+        }
+    }
+}
+
+impl provider::Endpoint for Endpoint {
+    type Domain = Domain;
+
+    fn ep_type(&self) -> EpType {
+        EpType::Msg
+    }
+
+    fn bind_cq(&self, cq: &Arc<Cq>, flags: Flags) -> Result<()> {
+        const KNOWN: Flags = flags![SEND RECV SELECTIVE_COMPLETION];
+        if !KNOWN.contains(flags) {
+            return Err(Errno::EBADFLAGS);
+        }
+        let (tx, rx) = (flags.contains(Flags::SEND), flags.contains(Flags::RECV));
+        if !tx && !rx {
+            return Err(Errno::EINVAL);
+        }
+        if !Arc::ptr_eq(&cq.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        let mut bound = self.unfinished()?;
+        if tx && bound.tx_cq.is_some() || rx && bound.rx_cq.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let selective = flags.contains(Flags::SELECTIVE_COMPLETION);
+        if tx {
+            bound.tx_cq = Some(Arc::clone(cq));
+            bound.tx_selective = selective;
+        }
+        if rx {
+            bound.rx_cq = Some(Arc::clone(cq));
+            bound.rx_selective = selective;
+        }
+        Ok(())
+    }
+
+    fn bind_counter(&self, counter: &Arc<NoCounter>, _: Flags) -> Result<()> {
+        match **counter {}
+    }
+
+    fn bind_av(&self, av: &Arc<NoAv>) -> Result<()> {
+        match **av {}
+    }
+
+    fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
+        let source: Arc<dyn ProgressSource> = self.domain.fabric.cm.clone();
+        self.connection.bind(eq)?;
+        eq.add_source(&source)
+    }
+
+    fn bind_srx(&self, srx: &Arc<NoSharedRx>) -> Result<()> {
+        match **srx {}
+    }
+
+    fn bind_peer_rx(&self, rx: &Arc<NoPeerRx>) -> Result<()> {
+        match **rx {}
+    }
+
+    fn bind_stx(&self, stx: &Arc<NoSharedTx>) -> Result<()> {
+        match **stx {}
+    }
+
+    fn enable(&self) -> Result<()> {
+        self.go_live()
+    }
+
+    fn name(&self) -> Result<Address> {
+        let bound = self.bound.lock();
+        let local = bound.id.as_ref().and_then(|id| id.local_addr());
+        local
+            .or(bound.source)
+            .map(Address::Ip)
+            .ok_or(Errno::EOPBADSTATE)
+    }
+
+    fn set_name(&self, address: &Address) -> Result<()> {
+        let address = ip(address)?;
+        let mut bound = self.unfinished()?;
+        if bound.id.is_some() {
+            return Err(Errno::EOPBADSTATE);
+        }
+        bound.source = Some(address);
+        Ok(())
+    }
+
+    fn peer(&self) -> Result<Address> {
+        self.connection.peer().map(Address::Ip)
+    }
+
+    fn connect(&self, address: &Address, data: &[u8]) -> Result<()> {
+        let peer = ip(address)?;
+        self.go_live()?;
+        self.connection.connect(&peer, data)
+    }
+
+    fn accept(&self, data: &[u8]) -> Result<()> {
+        if self.info.handle.is_none() {
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "fi_accept is for endpoints that were opened with the info of a connection request"
+            );
+            return Err(Errno::EINVAL);
+        }
+        self.go_live()?;
+        self.connection.accept(data)
+    }
+
+    fn shutdown(&self) -> Result<()> {
+        self.connection.shut_down()
+    }
+
+    fn option(&self, option: EpOption) -> Result<usize> {
+        match option {
+            EpOption::CmDataSize => Ok(private_data::MOST),
+            EpOption::MaxMsgSize | EpOption::MaxRmaSize => Ok(self.info.ep.max_msg_size),
+            EpOption::InjectMsgSize | EpOption::InjectRmaSize => Ok(self.info.tx.inject_size),
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+
+    fn set_option(&self, _: EpOption, _: usize) -> Result<()> {
+        Err(Errno::ENOPROTOOPT)
+    }
+
+    fn op_flags(&self, direction: Direction) -> Flags {
+        match direction {
+            Direction::Tx => flags_of(&self.tx_flags),
+            Direction::Rx => flags_of(&self.rx_flags),
+        }
+    }
+
+    fn set_op_flags(&self, direction: Direction, flags: Flags) -> Result<()> {
+        let (known, place) = match direction {
+            Direction::Tx => (TX_FLAGS, &self.tx_flags),
+            Direction::Rx => (RX_FLAGS, &self.rx_flags),
+        };
+        if !known.contains(flags) {
+            return Err(Errno::EINVAL);
+        }
+        place.store(flags.bits(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn send(
+        &self,
+        kind: SendKind,
+        iov: &[UserBuf],
+        data: Option<u64>,
+        _: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        untagged(kind)?;
+        let sending = Sending {
+            operation: Operation::Send(immediate(data)?),
+            context,
+            says: flags![MSG SEND],
+            flags,
+            is_inject: false,
+        };
+        self.post(iov, &sending)
+    }
+
+    fn inject(&self, kind: SendKind, buf: UserBuf, data: Option<u64>, _: FiAddr) -> Result<()> {
+        untagged(kind)?;
+        let sending = Sending {
+            operation: Operation::Send(immediate(data)?),
+            context: 0,
+            says: flags![MSG SEND],
+            flags: Some(Flags::INJECT),
+            is_inject: true,
+        };
+        self.post(&[buf], &sending)
+    }
+
+    fn recv(
+        &self,
+        kind: RecvKind,
+        iov: &[UserBuf],
+        _: FiAddr,
+        context: Context,
+        flags: Option<Flags>,
+    ) -> Result<()> {
+        match kind {
+            RecvKind::Msg => self.post_receive(iov, context, flags),
+            RecvKind::Tagged { .. } => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        let sending = Sending {
+            operation: Operation::Read(remote(call.remote, iov)?),
+            context: call.context,
+            says: flags![RMA READ],
+            flags: call.flags,
+            is_inject: false,
+        };
+        self.post(iov, &sending)
+    }
+
+    fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        let sending = Sending {
+            operation: Operation::Write(remote(call.remote, iov)?, immediate(call.data)?),
+            context: call.context,
+            says: flags![RMA WRITE],
+            flags: call.flags,
+            is_inject: false,
+        };
+        self.post(iov, &sending)
+    }
+
+    fn inject_write(&self, buf: UserBuf, at: RmaIov, data: Option<u64>, _: FiAddr) -> Result<()> {
+        let sending = Sending {
+            operation: Operation::Write(remote(&[at], &[buf])?, immediate(data)?),
+            context: 0,
+            says: flags![RMA WRITE],
+            flags: Some(Flags::INJECT),
+            is_inject: true,
+        };
+        self.post(&[buf], &sending)
+    }
+
+    fn atomic(&self, operand: &[UserBuf], call: &AtomicCall<'_>) -> Result<()> {
+        if !self.domain.attr.atomics {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        atomic::limit(call.kind, call.datatype, call.op)?;
+        if call.data.is_some() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let local = match call.kind {
+            AtomicKind::Plain => operand,
+            _ => call.result,
+        };
+        let made = atomic::request(operand, call, remote(call.remote, local)?)?;
+        // What is fetched is written later, so nothing of it is free at once.
+        let flags = call.flags.map(|flags| match made.writes {
+            true => flags,
+            false => flags - Flags::INJECT,
+        });
+        let sending = Sending {
+            operation: made.operation,
+            context: call.context,
+            says: made.says,
+            flags,
+            is_inject: false,
+        };
+        self.post(local, &sending)
+    }
+
+    fn inject_atomic(
+        &self,
+        operand: UserBuf,
+        datatype: Datatype,
+        op: AtomicOp,
+        at: RmaIov,
+        peer: FiAddr,
+    ) -> Result<()> {
+        if !self.domain.attr.atomics || operand.len() != atomic::LEN {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        atomic::limit(AtomicKind::Plain, datatype, op)?;
+        self.inject_write(operand, at, None, peer)
+    }
+
+    fn join(self: &Arc<Self>, _: &JoinCall<'_>, _: Token) -> Result<Arc<NoGroup>> {
+        Err(Errno::ENOSYS)
+    }
+
+    fn group_size(&self, _: FiAddr) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+
+    fn collective(&self, _: UserBuf, _: UserBuf, _: &CollCall) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn trigger(&self, _: &DataCall<'_>, _: Threshold<'_, Domain>) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// A device takes no request back.
+    fn cancel(&self, _: Context) -> Result<()> {
+        Err(Errno::ENOENT)
+    }
+}
