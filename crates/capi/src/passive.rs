@@ -22,9 +22,6 @@ use crate::object::{self, Body, Room, This};
 use crate::options::{self, Options};
 use crate::tables::{Table, operations, table};
 
-/// Most bytes of connection data, where nobody says otherwise.
-const CM_DATA_SIZE: usize = 256;
-
 /// What a passive endpoint's object holds.
 struct PepBody<F: Fabric> {
     pep: Arc<F::PassiveEp>,
@@ -153,7 +150,7 @@ impl Argument<'_> {
 impl<F: Fabric> Options for PepBody<F> {
     fn option(&self, option: EpOption) -> Result<usize> {
         match option {
-            EpOption::CmDataSize => Ok(CM_DATA_SIZE),
+            EpOption::CmDataSize => Ok(self.pep.cm_data_size()),
             _ => Err(Errno::ENOPROTOOPT),
         }
     }

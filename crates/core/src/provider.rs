@@ -167,7 +167,12 @@ pub trait PassiveEp: Send + Sync + 'static {
     /// [`Errno::EINVAL`] when listening already.
     fn set_backlog(&self, backlog: u32) -> Result<()>;
 
-    /// Refuses a connection request, with up to 256 bytes for the peer.
+    /// Most bytes of connection data (`FI_OPT_CM_DATA_SIZE`).
+    fn cm_data_size(&self) -> usize {
+        256
+    }
+
+    /// Refuses a connection request, with up to [`PassiveEp::cm_data_size`] bytes for the peer.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for too much data or a handle that is not a request.

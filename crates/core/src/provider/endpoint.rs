@@ -104,7 +104,7 @@ pub trait Endpoint: Sized + 'static {
     /// [`Errno::ENOTCONN`]; [`Errno::ENOSYS`] on RDM.
     fn peer(&self) -> Result<Address>;
 
-    /// Starts to connect (MSG), with up to 256 bytes for the peer. The outcome is an event.
+    /// Starts to connect (MSG), with up to [`EpOption::CmDataSize`] bytes for the peer. The outcome is an event.
     ///
     /// # Errors
     /// [`Errno::EINVAL`] for too much data or a bad state.
