@@ -191,7 +191,6 @@ impl Connection {
             CmEventKind::Rejected => {
                 return Some(Err(EventError {
                     err_data: private_data::parse(&event.data).to_vec(),
-                    prov_errno: event.status,
                     ..EventError::new(self.token, Errno::ECONNREFUSED)
                 }));
             }

@@ -312,7 +312,6 @@ impl Cq {
             return;
         }
         let mut failure = ErrorEntry::new(entry(posted), errno(status));
-        failure.error.prov_errno = status.0;
         let vendor = wc.vendor_error().to_ne_bytes();
         failure.data[..vendor.len()].copy_from_slice(&vendor);
         failure.data_len = vendor.len() as u8;

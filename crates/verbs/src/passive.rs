@@ -226,6 +226,10 @@ impl provider::PassiveEp for PassiveEp {
         Ok(())
     }
 
+    fn cm_data_size(&self) -> usize {
+        private_data::MOST
+    }
+
     fn reject(&self, info: &Info, data: &[u8]) -> Result<()> {
         let data = private_data::emit(data)?;
         ConnRequest::take(info)?.reject(&data)

@@ -1,7 +1,11 @@
 //! What programs tell each other when they connect: a byte with its length, and it. `librdmacm` pads
 //! what a peer gets, so the length is needed. C libfabric's `struct vrb_cm_data_hdr` is the same.
 
+use ripstop_core::fi_warn;
+use ripstop_core::log::Subsys;
 use ripstop_types::{Errno, Result};
+
+use crate::params::NAME;
 
 /// Most bytes of a program: `librdmacm` has 56 in a request, less our header.
 pub(crate) const MOST: usize = 55;
@@ -11,11 +15,18 @@ pub(crate) const MOST: usize = 55;
 /// # Errors
 /// [`Errno::EINVAL`] for more than [`MOST`] bytes.
 pub(crate) fn emit(data: &[u8]) -> Result<Vec<u8>> {
-    let len = u8::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
-    if data.len() > MOST {
-        return Err(Errno::EINVAL);
+    match u8::try_from(data.len()) {
+        Ok(len) if data.len() <= MOST => Ok([&[len], data].concat()),
+        _ => {
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "{} bytes of connection data are too many; pass at most {MOST} (FI_OPT_CM_DATA_SIZE)",
+                data.len()
+            );
+            Err(Errno::EINVAL)
+        }
     }
-    Ok([&[len], data].concat())
 }
 
 /// What the peer's program says; nothing where the peer's length is more than it has sent.
