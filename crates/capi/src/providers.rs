@@ -12,6 +12,7 @@ use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 use ripstop_types::{Errno, Result};
+use ripstop_verbs::VerbsProvider;
 
 use crate::fabric;
 
@@ -42,6 +43,7 @@ fn listed() -> &'static [Listed] {
             list(RxmTcpProvider::new()),
             list(ShmProvider::new()),
             list(LnxProvider::new()),
+            list(VerbsProvider::new()),
         ]
     })
 }

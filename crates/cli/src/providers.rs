@@ -7,6 +7,7 @@ use ripstop_core::registry::{Registration, Registry, registry};
 use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::{RxmTcpProvider, TcpProvider};
+use ripstop_verbs::VerbsProvider;
 
 use crate::objects;
 
@@ -17,6 +18,7 @@ static TCP: LazyLock<Listed<TcpProvider>> = LazyLock::new(|| list(TcpProvider::n
 static RXM: LazyLock<Listed<RxmTcpProvider>> = LazyLock::new(|| list(RxmTcpProvider::new));
 static SHM: LazyLock<Listed<ShmProvider>> = LazyLock::new(|| list(ShmProvider::new));
 static LNX: LazyLock<Listed<LnxProvider>> = LazyLock::new(|| list(LnxProvider::new));
+static VERBS: LazyLock<Listed<VerbsProvider>> = LazyLock::new(|| list(VerbsProvider::new));
 
 fn list<P: Provider>(new: fn() -> P) -> Listed<P> {
     // The registry reads the parameters of the core first, those of logging among them.
@@ -41,6 +43,7 @@ fn load_all(is_shown: bool) -> &'static Registry {
     LazyLock::force(&RXM);
     LazyLock::force(&SHM);
     LazyLock::force(&LNX);
+    LazyLock::force(&VERBS);
     objects::list(registry(), is_shown);
     registry()
 }
@@ -61,6 +64,12 @@ pub fn rxm() -> Arc<RxmTcpProvider> {
 #[must_use]
 pub fn lnx() -> Arc<LnxProvider> {
     LNX.0.clone()
+}
+
+/// The verbs provider.
+#[must_use]
+pub fn verbs() -> Arc<VerbsProvider> {
+    VERBS.0.clone()
 }
 
 /// The shm provider.

@@ -25,8 +25,8 @@ fn the_document_is_the_table_of_the_library() {
     );
 }
 
-/// Variables of C libfabric 2.6.0: of its core, of tcp and of shm.
-const OF_C: [(&str, &[&str]); 3] = [
+/// Variables of C libfabric 2.6.0: of its core, of tcp, of shm and of verbs.
+const OF_C: [(&str, &[&str]); 4] = [
     (
         "FI_",
         &[
@@ -88,6 +88,30 @@ const OF_C: [(&str, &[&str]); 3] = [
             "MAX_GDRCOPY_SIZE",
             "USE_XPMEM",
             "BUFFER_THRESHOLD",
+        ],
+    ),
+    (
+        "FI_VERBS_",
+        &[
+            "TX_SIZE",
+            "RX_SIZE",
+            "TX_IOV_LIMIT",
+            "RX_IOV_LIMIT",
+            "INLINE_SIZE",
+            "MIN_RNR_TIMER",
+            "USE_ODP",
+            "PREFER_XRC",
+            "XRCD_FILENAME",
+            "CQREAD_BUNCH_SIZE",
+            "GID_IDX",
+            "DEVICE_NAME",
+            "USE_DMABUF",
+            "IFACE",
+            "DGRAM_USE_NAME_SERVER",
+            "DGRAM_NAME_SERVER_PORT",
+            "NIC_AFFINITY_POLICY",
+            "AFFINITY_DEVICE",
+            "NIC_AFFINITY_CONFIG",
         ],
     ),
 ];

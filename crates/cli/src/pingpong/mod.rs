@@ -43,6 +43,7 @@ pub fn main() -> Result<()> {
         "tcp;ofi_rxm" => run(&providers::rxm(), &args, hints, info),
         "shm" => run(&providers::shm(), &args, hints, info),
         "lnx" => run(&providers::lnx(), &args, hints, info),
+        "verbs" => run(&providers::verbs(), &args, hints, info),
         other => bail!("fi_pingpong cannot open provider {other}: choose another one with -p"),
     }
 }
