@@ -2,6 +2,7 @@
 //! the address, and each operation's outcome is compared. The laboratory runs it (`lab/cases/ibverbs.sh`).
 #![deny(unsafe_code)]
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, mpsc};
@@ -73,6 +74,8 @@ struct Side {
     channel: Arc<CompletionChannel>,
     memory: Memory,
     srq: Option<Arc<Srq>>,
+    /// Completions that came before one that was waited for.
+    early: RefCell<Vec<Wc>>,
 }
 
 impl Side {
@@ -102,6 +105,7 @@ impl Side {
             channel,
             memory,
             srq,
+            early: RefCell::default(),
         }
     }
 
@@ -135,12 +139,24 @@ impl Side {
         }
     }
 
-    /// The next completion, which must be this one.
+    /// This completion. Sends and receives have no order among each other, so others may come first.
     fn expect(&self, id: u64, kind: WcKind) -> Wc {
-        let wc = self.next();
-        assert_eq!(wc.status(), Status::SUCCESS, "{wc:?}");
-        assert_eq!((wc.id(), wc.kind()), (id, kind));
-        wc
+        let mut early = self.early.borrow_mut();
+        if let Some(at) = early.iter().position(|wc| wc.id() == id) {
+            let wc = early.swap_remove(at);
+            assert_eq!(wc.kind(), kind, "{wc:?}");
+            return wc;
+        }
+        loop {
+            let wc = self.next();
+            assert_eq!(wc.status(), Status::SUCCESS, "{wc:?}");
+            if wc.id() == id {
+                assert_eq!(wc.kind(), kind, "{wc:?}");
+                return wc;
+            }
+            early.push(wc);
+            assert!(early.len() < 8, "other completions than {id}: {early:?}");
+        }
     }
 }
 
