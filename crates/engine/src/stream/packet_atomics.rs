@@ -191,15 +191,17 @@ impl<B: Buffer> Engine<B> {
             ack: false,
         };
         conn.write.refusal = (Answer::None, Reason::Key);
-        let admitted = request(atomic).and_then(|request| self.admit(conn_id, &request));
+        let request = request(atomic);
+        // In bytes, if that can be said.
+        let memory = request.map_or(atomic.memory, |request| request.rma);
+        let admitted = request.and_then(|request| self.admit(conn_id, &request));
         let target = match admitted {
             Ok(()) => Target::Operands,
             Err(reason) => {
                 if let Some(conn) = self.conns.get_mut(conn_id) {
                     conn.write.refusal.1 = reason;
                 }
-                let first = atomic.memory.as_slice().first();
-                let first = first.copied().unwrap_or_default();
+                let first = memory.as_slice().first().copied().unwrap_or_default();
                 self.note_refusal(conn_id, RmaKind::Atomic, first, reason);
                 Target::Refused
             }

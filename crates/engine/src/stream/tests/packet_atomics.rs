@@ -132,7 +132,11 @@ fn what_is_denied_of_an_atomic_is_its_result() {
         f.packet(Body::Atomic(asked)).unwrap();
         f.engine.rx_placed(f.conn, asked.operands_len);
         assert_eq!(last_packet(&f), (result_of(&asked, -error.0, 0), None));
-        assert!(f.engine.pop_refusal().is_some());
+        let said = f.engine.pop_refusal().unwrap();
+        assert_eq!(said.kind, RmaKind::Atomic);
+        if error == Errno::EKEYREJECTED {
+            assert_eq!(said.iov.len, 16, "in bytes");
+        }
         assert_eq!(f.engine.pop_broken(), None);
     }
 }
