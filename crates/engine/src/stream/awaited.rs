@@ -12,24 +12,29 @@ pub(super) struct ReadEntry<B> {
     pub(super) info: TxInfo,
     /// It is that of a message which was announced in a packet, under this index.
     pub(super) message: Option<u16>,
+    /// Where the request, and what an atomic sends with it, end in the stream. An answer that comes
+    /// before this was sent is none.
+    pub(super) end: u64,
 }
 
 impl<B: Copy> ReadEntry<B> {
-    /// A read that was posted.
+    /// A read that is being posted.
     pub(super) const fn posted(iov: Iov<B>, info: TxInfo) -> Self {
         Self {
             iov,
             info,
             message: None,
+            end: 0,
         }
     }
 
-    /// A read of a message.
-    pub(super) const fn of_message(iov: Iov<B>, index: u16) -> Self {
+    /// A read of a message, whose request ends there.
+    pub(super) const fn of_message(iov: Iov<B>, index: u16, end: u64) -> Self {
         Self {
             iov,
             info: TxDone::BLANK.info,
             message: Some(index),
+            end,
         }
     }
 }

@@ -341,7 +341,8 @@ impl<B: Buffer> Engine<B> {
             envelope,
         };
         conn.cts.set(index, entry)?;
-        let read = ReadEntry::of_message(iov, index);
+        let end = conn.queued.wrapping_add(len as u64);
+        let read = ReadEntry::of_message(iov, index, end);
         let queued = conn.reads.push(read).and_then(|()| {
             let queued = conn.queue_unit(header.get(..len).unwrap_or_default());
             if queued.is_err() {

@@ -62,13 +62,11 @@ pub(super) fn post<B: Buffer>(
     let [first, second] = payload;
     let len = first.len().saturating_add(second.len());
     let header_len = buffered.header_len as u64;
+    let end = conn.queued.wrapping_add(header_len).wrapping_add(len);
     match until {
         Until::Nothing => {}
-        Until::Written(info) => {
-            let end = conn.queued.wrapping_add(header_len).wrapping_add(len);
-            conn.dones.push(TxDone { end, info })?;
-        }
-        Until::Answered(read) => conn.reads.push(read)?,
+        Until::Written(info) => conn.dones.push(TxDone { end, info })?,
+        Until::Answered(read) => conn.reads.push(ReadEntry { end, ..read })?,
     }
     let queued = if buffered.inline {
         conn.queue_buffered(header_len.saturating_add(len))
@@ -219,7 +217,7 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn start_read(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let read = conn.reads.front().ok_or(Errno::EPROTO)?;
-        if read.iov.len() != header.payload_len {
+        if read.iov.len() != header.payload_len || !conn.has_sent(read.end) {
             return Err(Errno::EPROTO);
         }
         conn.envelope = Envelope {
@@ -265,11 +263,8 @@ impl<B: Buffer> Engine<B> {
                 self.fail_tx(conn_id, &info, reason.errno());
             }
             Answer::Response => {
-                let of_message = conn
-                    .reads
-                    .front()
-                    .is_some_and(|read| read.message.is_some());
-                if conn.rx_is_read() || of_message {
+                let read = conn.reads.front().ok_or(Errno::EPROTO)?;
+                if conn.rx_is_read() || read.message.is_some() || !conn.has_sent(read.end) {
                     return Err(Errno::EPROTO);
                 }
                 let read = self.take_read(conn_id).ok_or(Errno::EPROTO)?;

@@ -156,6 +156,26 @@ fn plain_ones_end_as_writes_do_and_others_with_their_response() {
     assert_eq!(f.engine.outstanding(f.ep), 0);
 }
 
+/// Its operands would still be read when the caller may have freed them.
+#[test]
+fn an_answer_before_its_request_has_left_is_none() {
+    for refused in [false, true] {
+        let mut f = Fixture::new();
+        let atomic = atomic(AtomicKind::Fetch, AtomicOp::Sum, 1);
+        f.start_atomic(&atomic).unwrap();
+        let answer = match refused {
+            false => Header::new(Op::ReadRsp, 16),
+            true => Header::refuse(Answer::Response, Reason::Key),
+        };
+        let len: usize = f.output().iter().map(|(_, len)| len).sum();
+        f.engine.sent(f.conn, len - 1);
+        assert_eq!(f.header(&answer), Err(Errno::EPROTO));
+        assert_eq!(f.pop(), Err(Errno::EAGAIN));
+        f.engine.sent(f.conn, 1);
+        f.header(&answer).unwrap();
+    }
+}
+
 #[test]
 fn the_driver_works_before_anything_else_is_read() {
     let mut f = Fixture::new();
