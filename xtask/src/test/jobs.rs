@@ -486,7 +486,7 @@ fn conformance(ws: &Workspace) -> Plan {
 }
 
 /// The crates that have unsafe code.
-const UNSAFE_HOLDERS: [&str; 5] = ["mem", "os", "capi", "hooks", "foreign"];
+const UNSAFE_HOLDERS: [&str; 6] = ["mem", "os", "capi", "hooks", "foreign", "ibverbs"];
 
 /// Tests of buffers that are lent: to system calls (`data` of `os`), and to operations that are dropped, whose peers
 /// leave, and whose regions close (`ripstop`).
