@@ -16,10 +16,11 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 const WINDOW: u64 = 0x200;
 
 /// Sources of providers: what they share, and their own.
-const PROVIDERS: [&str; 5] = [
+const PROVIDERS: [&str; 6] = [
     "/crates/stream/",
     "/crates/shm/",
     "/crates/tcp/",
+    "/crates/verbs/",
     "/crates/engine/",
     "/crates/foreign/",
 ];
