@@ -139,10 +139,18 @@ pub(crate) fn offer(device: &Device, params: &Params, hints: Option<&Hints>) -> 
     }
 }
 
-/// For callers that do not say: queue sizes, and no default operation flags.
+/// For callers that do not say: queue sizes, no default operation flags, and no remote CQ data.
 pub(crate) fn apply_defaults(info: &mut Info, params: &Params, hints: Option<&Hints>) {
     let tx = hints.and_then(|hints| hints.tx.as_ref());
     let rx = hints.and_then(|hints| hints.rx.as_ref());
+    if let Some(hints) = hints {
+        // Remote CQ data is for who knows that it uses up receives.
+        if !info.rx.mode.contains(Mode::RX_CQ_DATA) {
+            info.domain.cq_data_size = 0;
+        } else if hints.mode.contains(Mode::RX_CQ_DATA) {
+            info.mode |= Mode::RX_CQ_DATA;
+        }
+    }
     if tx.is_none_or(|tx| tx.size == 0) {
         info.tx.size = params.tx_size.min(info.tx.size);
     }
