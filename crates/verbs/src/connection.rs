@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     state: Mutex<State>,
     /// Whether it stands, for calls that do not lock.
     stands: AtomicBool,
+    /// Whether it has ended, or did not come about.
+    ended: AtomicBool,
 }
 
 impl Connection {
@@ -77,6 +79,7 @@ impl Connection {
                 data: Vec::new(),
             }),
             stands: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         })
     }
 
@@ -84,6 +87,12 @@ impl Connection {
     #[inline]
     pub(crate) fn stands(&self) -> bool {
         self.stands.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing is received any more.
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// The queue for events.
@@ -245,6 +254,8 @@ impl Connection {
         if let Err(error) = id.disconnect() {
             fi_info!(NAME, Subsys::EpCtrl, "disconnecting: {error}");
         }
+        // Behind the flush of what was posted.
+        self.ended.store(true, Ordering::Release);
         Some(Ok(Event::Shutdown { ep: self.token }))
     }
 }
@@ -277,6 +288,7 @@ impl OnEvent for Connection {
             Some(Err(error)) => {
                 state.step = Step::Ended;
                 self.stands.store(false, Ordering::Release);
+                self.ended.store(true, Ordering::Release);
                 fi_info!(
                     NAME,
                     Subsys::EpCtrl,

@@ -37,7 +37,7 @@ pub(crate) struct Sides {
     pub(crate) rx: Mutex<Side>,
     pub(crate) id: Arc<CmId>,
     /// Set once a request has failed, and the connection with it.
-    broken: AtomicBool,
+    pub(crate) broken: AtomicBool,
 }
 
 /// The requests of one side.
@@ -191,6 +191,13 @@ impl Cq {
     /// So many requests have ended.
     pub(crate) fn give_room(&self, requests: usize) {
         self.room.fetch_add(requests, Ordering::AcqRel);
+    }
+
+    /// A request fails without the device.
+    pub(crate) fn fail(&self, posted: &Posted, error: Errno) {
+        let failure = ErrorEntry::new(entry(posted), error);
+        self.state.lock().entries.push_error(failure);
+        self.wake();
     }
 
     /// Takes what the device has for others to read.

@@ -215,6 +215,19 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Refuses operations that the endpoint was not opened for.
+    pub(crate) fn has(&self, capability: Flags) -> Result<()> {
+        if self.info.caps.contains(capability) {
+            return Ok(());
+        }
+        fi_warn_sparse!(
+            NAME,
+            Subsys::EpData,
+            "an endpoint that was opened without {capability:?} is asked for it; put it into the caps of the hints"
+        );
+        Err(Errno::EOPNOTSUPP)
+    }
+
     fn live(&self) -> Result<&Live> {
         self.live.get().ok_or(Errno::EOPBADSTATE)
     }
@@ -308,6 +321,11 @@ impl Endpoint {
             flags: flags![MSG RECV],
             reported: !live.rx_selective || flags.contains(Flags::COMPLETION),
         };
+        // Some devices do not look at receives that a queue pair gets when it has failed.
+        if self.connection.has_ended() || live.sides.broken.load(Ordering::Acquire) {
+            live.rx_cq.fail(&posted, Errno::ENOTCONN);
+            return Ok(());
+        }
         match self.try_post_receive(live, iov, posted) {
             Err(Errno::EAGAIN) => {
                 live.rx_cq.progress();
