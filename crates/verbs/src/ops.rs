@@ -240,6 +240,7 @@ impl provider::Endpoint for Endpoint {
         flags: Option<Flags>,
     ) -> Result<()> {
         untagged(kind)?;
+        self.has(Flags::MSG)?;
         let sending = Sending {
             operation: Operation::Send(immediate(data)?),
             context,
@@ -252,6 +253,7 @@ impl provider::Endpoint for Endpoint {
 
     fn inject(&self, kind: SendKind, buf: UserBuf, data: Option<u64>, _: FiAddr) -> Result<()> {
         untagged(kind)?;
+        self.has(Flags::MSG)?;
         let sending = Sending {
             operation: Operation::Send(immediate(data)?),
             context: 0,
@@ -277,6 +279,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        self.has(flags![RMA READ])?;
         let sending = Sending {
             operation: Operation::Read(remote(call.remote, iov)?),
             context: call.context,
@@ -288,6 +291,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        self.has(flags![RMA WRITE])?;
         let sending = Sending {
             operation: Operation::Write(remote(call.remote, iov)?, immediate(call.data)?),
             context: call.context,
@@ -299,6 +303,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn inject_write(&self, buf: UserBuf, at: RmaIov, data: Option<u64>, _: FiAddr) -> Result<()> {
+        self.has(flags![RMA WRITE])?;
         let sending = Sending {
             operation: Operation::Write(remote(&[at], &[buf])?, immediate(data)?),
             context: 0,
@@ -310,9 +315,11 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn atomic(&self, operand: &[UserBuf], call: &AtomicCall<'_>) -> Result<()> {
-        if !self.domain.attr.atomics {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let direction = match call.kind {
+            AtomicKind::Plain => Flags::WRITE,
+            _ => Flags::READ,
+        };
+        self.has(Flags::ATOMIC | direction)?;
         atomic::limit(call.kind, call.datatype, call.op)?;
         if call.data.is_some() {
             return Err(Errno::EOPNOTSUPP);
@@ -343,13 +350,21 @@ impl provider::Endpoint for Endpoint {
         datatype: Datatype,
         op: AtomicOp,
         at: RmaIov,
-        peer: FiAddr,
+        _: FiAddr,
     ) -> Result<()> {
-        if !self.domain.attr.atomics || operand.len() != atomic::LEN {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        self.has(flags![ATOMIC WRITE])?;
         atomic::limit(AtomicKind::Plain, datatype, op)?;
-        self.inject_write(operand, at, None, peer)
+        if operand.len() != atomic::LEN {
+            return Err(Errno::EINVAL);
+        }
+        let sending = Sending {
+            operation: Operation::Write(remote(&[at], &[operand])?, None),
+            context: 0,
+            says: flags![ATOMIC WRITE],
+            flags: Some(Flags::INJECT),
+            is_inject: true,
+        };
+        self.post(&[operand], &sending)
     }
 
     fn join(self: &Arc<Self>, _: &JoinCall<'_>, _: Token) -> Result<Arc<NoGroup>> {
