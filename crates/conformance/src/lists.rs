@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
@@ -116,8 +116,9 @@ pub struct Lists {
     pub is_apart: bool,
 }
 
+/// The lists of this source tree.
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("required")
 }
 
 /// The name of the list for a plan.
@@ -139,13 +140,14 @@ fn list_name(plan: &Plan) -> String {
 }
 
 impl Lists {
-    /// Loads what applies to a plan.
+    /// Loads what applies to a plan, with the lists of this folder or else of the source tree.
     ///
     /// # Errors
     ///
     /// When a list is not there, or not readable.
-    pub fn load(plan: &Plan, judge: Judge) -> anyhow::Result<Self> {
-        let file = folder().join("required").join(list_name(plan));
+    pub fn load(plan: &Plan, judge: Judge, lists: Option<&Path>) -> anyhow::Result<Self> {
+        let lists = lists.map_or_else(folder, Path::to_owned);
+        let file = lists.join(list_name(plan));
         let is_listed = match judge {
             Judge::Required => true,
             Judge::Update => file.exists(),
@@ -255,7 +257,7 @@ mod tests {
     #[test]
     fn required_cases_exist() {
         let ids = ids();
-        let files = fs::read_dir(folder().join("required")).unwrap();
+        let files = fs::read_dir(folder()).unwrap();
         for file in files {
             let path = file.unwrap().path();
             for id in parse(&fs::read_to_string(&path).unwrap()) {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::IsTerminal as _;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,6 +30,9 @@ struct Options {
     /// Provider to try, alone or layered.
     #[arg(long, default_value = "tcp")]
     provider: String,
+    /// The address of this machine by which peers reach it, for providers of networks.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    node: IpAddr,
     /// Endpoint type to try; both by default.
     #[arg(long)]
     ep: Option<Ep>,
@@ -54,6 +58,9 @@ struct Options {
     /// The implementation is the C library: what `differences.toml` explains is no failure.
     #[arg(long)]
     reference: bool,
+    /// The folder with the lists of what must pass; by default that of the source tree.
+    #[arg(long, value_name = "DIR")]
+    lists: Option<PathBuf>,
     /// Hold the results against no list: there is none for the implementation.
     #[arg(long, conflicts_with_all = ["reference", "update"])]
     unlisted: bool,
@@ -111,6 +118,7 @@ impl Options {
             way,
             setup: Setup {
                 provider: self.provider.clone(),
+                node: self.node,
                 threading: match self.threading {
                     Level::Safe => Threading::Safe,
                     Level::Domain | Level::DomainAuto => Threading::Domain,
@@ -156,7 +164,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Options { update: true, .. } => Judge::Update,
         _ => Judge::Required,
     };
-    let lists = Lists::load(&plan, judge)?;
+    let lists = Lists::load(&plan, judge, options.lists.as_deref())?;
     let progress = std::io::stderr().is_terminal() && !options.json;
     let wanted = |id: &str| !options.agreed || lists.difference(id).is_none();
     let results = run::all(&plan, wanted, progress)?;

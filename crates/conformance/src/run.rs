@@ -19,6 +19,7 @@ use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 use ripstop_types::{EpType, Threading};
+use ripstop_verbs::VerbsProvider;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{self, Case, Cx, Outcome, Stop};
@@ -247,6 +248,7 @@ fn again(plan: &Plan, exe: &Path) -> Command {
     let mut command = Command::new(exe);
     command
         .args(["--provider", &plan.setup.provider])
+        .args(["--node", &plan.setup.node.to_string()])
         .args(["--threading", plan.setup.level()]);
     match &plan.way {
         Way::Library(path) => command.arg("--lib").arg(path),
@@ -418,8 +420,9 @@ fn on_subject<T>(
                 "tcp;ofi_rxm" => Ok(in_rust!(RxmTcpProvider::new(), plan.setup, ep_type, body)),
                 "shm" => Ok(in_rust!(ShmProvider::new(), plan.setup, ep_type, body)),
                 "lnx" => Ok(in_rust!(LnxProvider::new(), plan.setup, ep_type, body)),
+                "verbs" => Ok(in_rust!(VerbsProvider::new(), plan.setup, ep_type, body)),
                 other => anyhow::bail!(
-                    "the Rust object model has no provider {other}; it has tcp, tcp;ofi_rxm, shm and lnx"
+                    "the Rust object model has no provider {other}; it has tcp, tcp;ofi_rxm, shm, lnx and verbs"
                 ),
             }
         }

@@ -31,7 +31,7 @@ pub fn hints(cx: &Cx<'_>) -> Hints {
             threading: cx.setup.threading,
             control_progress: progress,
             progress,
-            mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
+            mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY | MrMode::LOCAL,
             ..DomainAttr::default()
         }),
         fabric: Some(FabricAttr {
@@ -47,7 +47,7 @@ pub fn hints(cx: &Cx<'_>) -> Hints {
 pub fn query(cx: &Cx<'_>, hints: Hints) -> Query {
     let local = !cx.setup.provider.contains("shm");
     Query {
-        node: local.then(|| "127.0.0.1".to_owned()),
+        node: local.then(|| cx.setup.node.to_string()),
         flags: if local { Flags::SOURCE } else { Flags::empty() },
         hints: Some(hints),
         ..Query::default()

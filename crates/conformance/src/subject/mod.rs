@@ -13,6 +13,7 @@ pub mod apart;
 pub mod model;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -430,6 +431,8 @@ pub trait CEdge {
 pub struct Setup {
     /// Provider name, alone (`tcp`) or layered (`tcp;ofi_rxm`).
     pub provider: String,
+    /// The address of this machine by which peers reach it, for providers of networks.
+    pub node: IpAddr,
     /// What the application serialises.
     pub threading: Threading,
     /// The implementation makes progress by itself, below `FI_THREAD_SAFE` too.

@@ -16,7 +16,7 @@ impl<W: Way> Model<W> {
         let mut bufs = parked(post);
         let extra = atomic.compare.iter().chain(&atomic.result);
         bufs.extend(extra.map(|b| Parked::park(b.clone())));
-        let (context, lent) = self.table.lend(fid, post.token, post.sources(), bufs);
+        let (context, lent) = self.table.lend(fid, post.token, post.sources(), bufs)?;
         let (operand, rest) = lent.split_at(post.bufs.len());
         let (compare, result) = rest.split_at(atomic.compare.len());
         let remote: Vec<_> = post.remote.iter().map(rma_iov).collect();

@@ -31,7 +31,7 @@ impl<W: Way> Model<W> {
         let ep = self.table.ep(fid)?;
         let bufs = [&call.input, &call.result];
         let bufs = bufs.map(|bytes| Parked::park(bytes.clone()));
-        let (context, lent): (Context, _) = self.table.lend(fid, call.token, 1, bufs.into());
+        let (context, lent): (Context, _) = self.table.lend(fid, call.token, 1, bufs.into())?;
         let buf = |at: usize| lent.get(at).copied().unwrap_or(UserBuf::EMPTY);
         let asked = Collecting {
             coll: call.coll,

@@ -9,7 +9,7 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{FidToken, Info};
 use ripstop_mem::Parked;
-use ripstop_types::{Context, Flags, RmaIov, WaitObj};
+use ripstop_types::{Context, Flags, MrMode, RmaIov, WaitObj};
 
 use super::freed::unpark;
 use super::table::{Bytes, Memory, Object, Queue};
@@ -83,7 +83,12 @@ impl<W: Way> Model<W> {
         let domain = self.table.domain(domain)?;
         let fid = self.table.number();
         let ep = of("endpoint", domain.endpoint(info, event_token(fid)?))?;
-        Ok(self.table.put(fid, Object::Ep(ep), None, Some(domain)))
+        self.table
+            .put(fid, Object::Ep(ep), None, Some(Arc::clone(&domain)));
+        if info.domain.mr_mode.contains(MrMode::LOCAL) {
+            self.table.registers(fid, domain);
+        }
+        Ok(fid)
     }
 
     pub(super) fn open_srx(&self, domain: Fid, info: &Info) -> Result<Fid> {
@@ -216,6 +221,7 @@ impl<W: Way> Model<W> {
         // The table has it too.
         W::close(&object, 2)?;
         drop(object);
+        self.table.unregister(fid);
         if let Some(eq) = self.table.take(fid) {
             W::eq_forget(&eq, event_token(fid)?);
         }
@@ -268,7 +274,7 @@ impl<W: Way> Model<W> {
         let ep = self.table.ep(fid)?;
         let (context, iov) = self
             .table
-            .lend(fid, post.token, post.sources(), parked(post));
+            .lend(fid, post.token, post.sources(), parked(post))?;
         let remote: Vec<_> = post.remote.iter().map(rma_iov).collect();
         let call = RmaCall {
             remote: &remote,
@@ -314,7 +320,7 @@ impl<W: Way> Model<W> {
         let object = self.table.get(ep)?;
         let (context, iov) = self
             .table
-            .lend(ep, post.token, post.sources(), parked(post));
+            .lend(ep, post.token, post.sources(), parked(post))?;
         let flags = post.flags.map(|flags| match post.data {
             Some(_) => flags | Flags::REMOTE_CQ_DATA,
             None => flags,
@@ -353,7 +359,7 @@ impl<W: Way> Model<W> {
 
     pub(super) fn do_peek(&self, ep: Fid, post: &Post, flags: Flags) -> Result<()> {
         let object = self.table.get(ep)?;
-        let (context, _) = self.table.lend(ep, post.token, 0, Vec::new());
+        let (context, _) = self.table.lend(ep, post.token, 0, Vec::new())?;
         if flags.contains(Flags::CLAIM) {
             self.table.set_claims(context);
         }
@@ -375,7 +381,7 @@ impl<W: Way> Model<W> {
         let context = self.table.take_claim(fid, claimed.0);
         let context = context.ok_or(Error::Missing("claim what no peek has claimed"))?;
         let (token, bufs) = (post.token, parked(post));
-        let iov = self.table.lend_again(context, fid, token, 0, bufs);
+        let iov = self.table.lend_again(context, fid, token, 0, bufs)?;
         let kind = RecvKind::Tagged {
             tag: post.tag,
             ignore: post.ignore,

@@ -30,9 +30,6 @@ use crate::subject::{
 
 const UNKNOWN: Error = Error::Missing("name an unknown datatype or operation");
 
-/// Bytes of connection data that fit.
-const CM_DATA: usize = 256;
-
 /// Which of a fabric's two kinds of domain is opened.
 pub trait Kind<F: Fabric>: 'static {
     /// The domains.
@@ -232,7 +229,7 @@ impl<P: Provider, K: Kind<P::Fabric>> Way for Rust<P, K> {
     fn option(object: &Object<Self>, option: EpOption) -> Result<usize> {
         match (object, option) {
             // The bound that `PassiveEp::reject` names.
-            (Object::Pep(_), EpOption::CmDataSize) => Ok(CM_DATA),
+            (Object::Pep(pep), EpOption::CmDataSize) => Ok(pep.cm_data_size()),
             _ => Err(Error::Missing("read such an option of that")),
         }
     }

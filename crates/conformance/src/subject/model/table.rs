@@ -1,14 +1,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ripstop_core::provider::{Domain, Fabric};
+use ripstop_core::provider::{Domain, Fabric, MrAttr, Sharing};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_os::SharedBuf;
 use ripstop_types::{self as types, Context, Errno, Flags};
 
-use super::Way;
 use super::freed::unpark;
-use crate::subject::{Completion, Error, Fid, OVERWRITTEN, Result, Token};
+use super::{Mr, Way};
+use crate::subject::{Completion, Error, Fid, Form, OVERWRITTEN, Result, Token};
+
+/// The keys of memory that is registered for an operation are from here on, where the program chooses
+/// them: no case has such a key.
+const OWN_KEYS: u64 = 1 << 48;
+
+/// Most buffers of an operation.
+const BUFS: u64 = 64;
 
 /// A completion queue, and whether its blocking reads name a number of entries.
 pub struct Queue<D: Domain> {
@@ -137,14 +144,18 @@ struct Entry<W: Way> {
     _domain: Option<Arc<W::Domain>>,
     /// The queue of its events.
     events: Option<Arc<W::Eq>>,
+    /// Where the memory of its operations has to be registered (`FI_MR_LOCAL`).
+    registers: Option<Arc<W::Domain>>,
 }
 
 /// An operation that was posted.
-struct Op {
+struct Op<W: Way> {
     ep: Fid,
     token: Token,
     /// Lent to the operation; given back with its last completion.
     bufs: Vec<Parked>,
+    /// Their registrations, where there have to be some.
+    regions: Vec<Arc<Mr<W>>>,
     /// How many of them it only reads.
     sources: usize,
     multi: bool,
@@ -159,7 +170,7 @@ struct Inner<W: Way> {
     objects: BTreeMap<Fid, Entry<W>>,
     last: u32,
     contexts: Context,
-    ops: BTreeMap<Context, Op>,
+    ops: BTreeMap<Context, Op<W>>,
     /// Contexts of the peeks that have claimed a message.
     claimed: HashMap<(Fid, Token), Context>,
 }
@@ -200,6 +211,7 @@ impl<W: Way> Table<W> {
             _fabric: fabric,
             _domain: domain,
             events: None,
+            registers: None,
         };
         self.with(|t| t.objects.insert(fid, entry));
         fid
@@ -235,6 +247,44 @@ impl<W: Way> Table<W> {
         });
     }
 
+    /// The memory of an endpoint's operations has to be registered there.
+    pub(super) fn registers(&self, fid: Fid, domain: Arc<W::Domain>) {
+        self.with(|t| {
+            if let Some(entry) = t.objects.get_mut(&fid) {
+                entry.registers = Some(domain);
+            }
+        });
+    }
+
+    /// An endpoint is closed: the memory of operations that have not ended is not used any more.
+    pub(super) fn unregister(&self, ep: Fid) {
+        self.with(|t| {
+            let of_ep = t.ops.values_mut().filter(|op| op.ep == ep);
+            of_ep.for_each(|op| op.regions.clear());
+        });
+    }
+
+    /// Registers the memory of an operation where that has to be.
+    fn register(&self, ep: Fid, context: Context, bufs: &[Parked]) -> Result<Vec<Arc<Mr<W>>>> {
+        let domain = self.with(|t| t.objects.get(&ep)?.registers.clone());
+        let Some(domain) = domain else {
+            return Ok(Vec::new());
+        };
+        let bufs = bufs.iter().map(Parked::buf).filter(|buf| !buf.is_empty());
+        let regions = bufs.enumerate().map(|(index, buf)| {
+            let attr = MrAttr {
+                iov: vec![buf],
+                access: Flags::SEND | Flags::RECV | Flags::READ | Flags::WRITE,
+                offset: 0,
+                requested_key: OWN_KEYS + (context as u64) * BUFS + index as u64,
+                flags: Flags::empty(),
+                shared: Sharing::Never,
+            };
+            W::register(&domain, Form::Reg, &attr)
+        });
+        regions.collect()
+    }
+
     /// The queue where an endpoint's events go.
     pub(super) fn events(&self, fid: Fid) -> Option<Arc<W::Eq>> {
         self.with(|t| t.objects.get(&fid)?.events.clone())
@@ -257,14 +307,14 @@ impl<W: Way> Table<W> {
         token: Token,
         sources: usize,
         bufs: Vec<Parked>,
-    ) -> (Context, Vec<UserBuf>) {
+    ) -> Result<(Context, Vec<UserBuf>)> {
         // Tokens are the case's own, and threads may use the same: contexts are unique.
         let context = self.with(|t| {
             t.contexts += 1;
             t.contexts
         });
-        let iov = self.lend_again(context, ep, token, sources, bufs);
-        (context, iov)
+        let iov = self.lend_again(context, ep, token, sources, bufs)?;
+        Ok((context, iov))
     }
 
     /// As [`Table::lend`], under the context of an operation that has ended.
@@ -275,18 +325,20 @@ impl<W: Way> Table<W> {
         token: Token,
         sources: usize,
         bufs: Vec<Parked>,
-    ) -> Vec<UserBuf> {
+    ) -> Result<Vec<UserBuf>> {
+        let regions = self.register(ep, context, &bufs)?;
         let lent = bufs.iter().map(Parked::buf).collect();
         let op = Op {
             ep,
             token,
             bufs,
+            regions,
             sources,
             multi: false,
             claims: false,
         };
         self.with(|t| t.ops.insert(context, op));
-        lent
+        Ok(lent)
     }
 
     /// The operation takes several messages.
@@ -324,7 +376,11 @@ impl<W: Way> Table<W> {
     /// The operation was refused: nobody uses its buffers.
     pub(super) fn forget(&self, context: Context) {
         let op = self.with(|t| t.ops.remove(&context));
-        for buf in op.into_iter().flat_map(|op| op.bufs) {
+        let Some(Op { bufs, regions, .. }) = op else {
+            return;
+        };
+        drop(regions);
+        for buf in bufs {
             drop(unpark(buf));
         }
     }
@@ -359,6 +415,7 @@ impl<W: Way> Table<W> {
             }
             let ends = from.flags.contains(Flags::MULTI_RECV) || error == Some(Errno::ECANCELED);
             if !op.multi || ends {
+                op.regions.clear();
                 bufs.extend(op.bufs.drain(..).map(unpark));
                 for source in bufs.iter_mut().take(op.sources) {
                     source.fill(OVERWRITTEN);

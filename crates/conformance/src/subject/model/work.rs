@@ -33,7 +33,7 @@ impl<W: Way> Model<W> {
                 Some((atomic, known))
             }
         };
-        let (context, iov) = self.table.lend(ep, post.token, post.sources(), bufs);
+        let (context, iov) = self.table.lend(ep, post.token, post.sources(), bufs)?;
         let mut flags = post.flags.unwrap_or_default();
         if post.data.is_some() {
             flags |= Flags::REMOTE_CQ_DATA;
