@@ -9,7 +9,7 @@ use ripstop_core::provider::{
     self, AtomicCall, CollCall, DataCall, Direction, EpOption, JoinCall, RecvKind, RmaCall,
     SendKind, Threshold, Token,
 };
-use ripstop_core::{Address, ProgressSource, fi_warn};
+use ripstop_core::{Address, ProgressSource, fi_warn, fi_warn_sparse};
 use ripstop_ibverbs::{Operation, Remote};
 use ripstop_mem::UserBuf;
 use ripstop_types::{
@@ -72,8 +72,19 @@ fn immediate(data: Option<u64>) -> Result<Option<u32>> {
 fn untagged(kind: SendKind) -> Result<()> {
     match kind {
         SendKind::Msg => Ok(()),
-        SendKind::Tagged(_) => Err(Errno::EOPNOTSUPP),
+        SendKind::Tagged(_) => Err(has_no_tags()),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn has_no_tags() -> Errno {
+    fi_warn_sparse!(
+        NAME,
+        Subsys::EpData,
+        "connected endpoints over RDMA devices have no tagged messages (FI_TAGGED); send plain ones"
+    );
+    Errno::EOPNOTSUPP
 }
 
 impl Endpoint {
@@ -274,7 +285,7 @@ impl provider::Endpoint for Endpoint {
     ) -> Result<()> {
         match kind {
             RecvKind::Msg => self.post_receive(iov, context, flags),
-            RecvKind::Tagged { .. } => Err(Errno::EOPNOTSUPP),
+            RecvKind::Tagged { .. } => Err(has_no_tags()),
         }
     }
 
