@@ -22,7 +22,7 @@ pub fn hints(cx: &Cx<'_>) -> Hints {
     };
     Hints {
         caps: Flags::empty(),
-        mode: Mode::CONTEXT | Mode::CONTEXT2,
+        mode: Mode::CONTEXT | Mode::CONTEXT2 | Mode::RX_CQ_DATA,
         ep: Some(EpAttr {
             ep_type: cx.ep_type,
             ..EpAttr::default()
