@@ -75,6 +75,9 @@ struct Row {
     needs_dist: bool,
     /// A program that is built for it and put into the guest's path.
     example: Option<Example>,
+    /// Whether it runs the conformance suite, whose lists are in `/usr/local/share/required`.
+    #[serde(default)]
+    runs_suite: bool,
     /// Files that come back, by their path below `$OUT`, and what is in them.
     #[serde(default)]
     files: std::collections::BTreeMap<String, String>,
@@ -97,6 +100,18 @@ impl Example {
         ensure!(status.success(), "cargo cannot build example {}", self.name);
         Ok(ws.target.join("debug/examples").join(&self.name))
     }
+}
+
+/// Builds the conformance suite; its program and its lists.
+fn suite_files(ws: &Workspace) -> anyhow::Result<[PathBuf; 2]> {
+    let mut cargo = ws.cargo();
+    cargo.args(["build", "--quiet", "--package", "ripstop-conformance"]);
+    ensure!(
+        cargo.status()?.success(),
+        "cargo cannot build the conformance suite"
+    );
+    let lists = ws.root.join("crates/conformance/required");
+    Ok([ws.target.join("debug/conformance"), lists])
 }
 
 #[derive(Deserialize)]
@@ -264,7 +279,10 @@ impl Suite<'_> {
         };
         let folder = lab.run_folder(&case.name().replace('/', "-"))?;
         let example = row.example.as_ref().map(|example| example.build(self.ws));
-        let added: Vec<PathBuf> = example.transpose()?.into_iter().collect();
+        let mut added: Vec<PathBuf> = example.transpose()?.into_iter().collect();
+        if row.runs_suite {
+            added.extend(suite_files(self.ws)?);
+        }
         let initrd = lab.initrd(&kernel, &added, &folder.path)?;
         let script = self.ws.root.join(SOURCES).join("cases").join(&row.script);
         let task = Task {

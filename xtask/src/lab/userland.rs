@@ -71,7 +71,8 @@ impl Userland {
         self.program("busybox")
     }
 
-    /// The programs of the packages, our own where they are built, and `added`, which go to `/usr/local/bin`.
+    /// The programs of the packages, our own where they are built, and `added`: programs go to `/usr/local/bin`,
+    /// folders to `/usr/local/share`.
     pub(super) fn image(&self, ws: &Workspace, added: &[PathBuf]) -> anyhow::Result<Image> {
         let mut image = Image::default();
         for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/root", "/etc"] {
@@ -87,6 +88,13 @@ impl Userland {
         self.add_prefix(&mut image, ws)?;
         for file in added {
             let name = file.file_name().context("--add wants a file")?;
+            if file.is_dir() {
+                image.copy_tree(
+                    &format!("/usr/local/share/{}", name.to_string_lossy()),
+                    file,
+                )?;
+                continue;
+            }
             let place = format!("/usr/local/bin/{}", name.to_string_lossy());
             programs::add(&mut image, &place, file, &self.tree)?;
         }
