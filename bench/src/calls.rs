@@ -25,6 +25,16 @@ const PROVIDERS: [&str; 6] = [
     "/crates/foreign/",
 ];
 
+/// The beginnings of the names of their functions.
+const CRATES: [&str; 6] = [
+    "ripstop_stream::",
+    "ripstop_shm::",
+    "ripstop_tcp::",
+    "ripstop_verbs::",
+    "ripstop_engine::",
+    "ripstop_foreign::",
+];
+
 /// A call that is counted, and what it may cost.
 struct Call {
     name: &'static str,
@@ -39,6 +49,8 @@ struct Call {
     loads: usize,
     /// Conditional branches of our part at most.
     branches: usize,
+    /// Providers that have no such call, and refuse it.
+    refused_by: &'static [&'static str],
 }
 
 /// The branches of ours: is the buffer a null pointer, and has the endpoint default flags
@@ -52,6 +64,7 @@ const CALLS: [Call; 4] = [
         entry: "ripstop_capi::endpoint::send::msg::send",
         loads: 3,
         branches: 2,
+        refused_by: &[],
     },
     Call {
         name: "fi_tsend",
@@ -61,6 +74,7 @@ const CALLS: [Call; 4] = [
         entry: "ripstop_capi::endpoint::send::tagged::send",
         loads: 3,
         branches: 2,
+        refused_by: &["verbs"],
     },
     Call {
         name: "fi_inject",
@@ -70,6 +84,7 @@ const CALLS: [Call; 4] = [
         entry: "ripstop_capi::endpoint::send::msg::inject",
         loads: 1,
         branches: 1,
+        refused_by: &[],
     },
     Call {
         name: "fi_write",
@@ -79,6 +94,7 @@ const CALLS: [Call; 4] = [
         entry: "ripstop_capi::endpoint::rma::write",
         loads: 3,
         branches: 2,
+        refused_by: &[],
     },
 ];
 
@@ -166,6 +182,10 @@ pub(crate) fn check(lib: &Path) -> Result<bool> {
         }
         let found = ours(lib, &symbols, call)?;
         for (provider, count) in found {
+            if call.refused_by.contains(&provider.as_str()) {
+                lines.push(format!("SKIP {} over {provider}: it is refused", call.name));
+                continue;
+            }
             let fine = (count.branches <= call.branches)
                 && (count.loads <= call.loads && count.calls == 0);
             lines.push(line(
@@ -208,7 +228,7 @@ fn ours(lib: &Path, symbols: &[(u64, String)], call: &Call) -> Result<Vec<(Strin
     for (at, _) in symbols.iter().filter(|(_, name)| name == call.entry) {
         let entry = disassemble(lib, Some((*at, at + WINDOW)))?;
         let of = || format!("{} at {at:#x}", call.name);
-        let (provider, count) = before_provider(&entry).with_context(of)?;
+        let (provider, count) = before_provider(&entry, symbols).with_context(of)?;
         match found.iter_mut().find(|(name, _)| *name == provider) {
             Some((_, most)) if most.branches >= count.branches => {}
             Some((_, most)) => *most = count,
@@ -279,11 +299,23 @@ impl Instruction {
     }
 }
 
-/// What is counted before the first branch or call of the provider's, and which provider that is.
-/// Instructions of the provider's that the compiler has moved up are not counted.
-fn before_provider(entry: &[Instruction]) -> Result<(String, Count)> {
+/// The provider's function that an instruction calls, if it does.
+fn called<'a>(text: &str, symbols: &'a [(u64, String)]) -> Option<&'a str> {
+    let target = text.strip_prefix("call ")?.split(' ').next()?;
+    let target = u64::from_str_radix(target, 16).ok()?;
+    let names = symbols.iter().filter(|(at, _)| *at == target);
+    let mut names = names.map(|(_, name)| name.trim_start_matches('<'));
+    names.find(|name| CRATES.iter().any(|of| name.starts_with(of)))
+}
+
+/// What is counted before the first branch or call of the provider's, or the call of a function of it, and
+/// which provider that is. Instructions of the provider's that the compiler has moved up are not counted.
+fn before_provider(entry: &[Instruction], symbols: &[(u64, String)]) -> Result<(String, Count)> {
     let mut count = Count::default();
     for instruction in entry {
+        if let Some(function) = called(&instruction.text, symbols) {
+            return Ok((provider(function), count));
+        }
         let name = instruction.text.split(' ').next().unwrap_or_default();
         let leaves = name.starts_with('j') || name.starts_with("call") || name == "lock";
         match (instruction.is_provider(), leaves) {
@@ -300,10 +332,11 @@ fn before_provider(entry: &[Instruction]) -> Result<(String, Count)> {
 
 /// The provider and the lock that generic arguments name.
 fn provider(origin: &str) -> String {
-    let transport = ["Shm", "Tcp"]
+    let transport = ["::Shm", "::Tcp", "ripstop_verbs::"]
         .into_iter()
-        .find(|name| origin.contains(&format!("::{name}")));
-    transport.unwrap_or("other").to_ascii_lowercase()
+        .find(|name| origin.contains(name));
+    let name = transport.unwrap_or("other").trim_matches(':');
+    name.trim_start_matches("ripstop_").to_ascii_lowercase()
 }
 
 /// The functions of a library, from the debug information beside it where it is stripped.
@@ -414,7 +447,7 @@ inlined by /w/crates/stream/src/api/endpoint_ops.rs:370 (send<ripstop_shm::trans
         let entry = parse(ENTRY);
         assert_eq!(entry.len(), 7);
         assert_eq!(entry[1].origin.len(), 2);
-        let (provider, count) = before_provider(&entry).expect("a provider");
+        let (provider, count) = before_provider(&entry, &[]).expect("a provider");
         let expected = Count {
             instructions: 4,
             branches: 1,
@@ -422,7 +455,27 @@ inlined by /w/crates/stream/src/api/endpoint_ops.rs:370 (send<ripstop_shm::trans
             calls: 0,
         };
         assert_eq!((provider.as_str(), count), ("shm", expected));
-        assert!(before_provider(&entry[..3]).is_err());
+        assert!(before_provider(&entry[..3], &[]).is_err());
+    }
+
+    #[test]
+    fn the_call_of_a_function_of_the_provider_is_where_it_begins() {
+        let entry = parse(
+            "   e1910:\ttest   %rsi,%rsi\n   e1913:\tcall   26bc0 <f>\n   e1918:\tcall   4816d0 <g>\n",
+        );
+        let symbols = [
+            (0x26bc0, "ripstop_capi::log::say".to_owned()),
+            (
+                0x4816d0,
+                "<ripstop_verbs::endpoint::Endpoint as of>::write".to_owned(),
+            ),
+        ];
+        let (provider, count) = before_provider(&entry, &symbols).expect("a provider");
+        assert_eq!(
+            (provider.as_str(), count.instructions, count.calls),
+            ("verbs", 2, 1)
+        );
+        assert!(before_provider(&entry, &symbols[..1]).is_err());
     }
 
     #[test]
