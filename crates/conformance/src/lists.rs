@@ -55,6 +55,9 @@ pub struct Inapplicable {
     cases: Vec<String>,
     /// Why.
     why: String,
+    /// The cases are offered, but end otherwise than they demand.
+    #[serde(default)]
+    fails: bool,
 }
 
 impl Inapplicable {
@@ -203,6 +206,14 @@ impl Lists {
             None if self.is_apart => Some("its sides share something, or it has one side only"),
             None => None,
         }
+    }
+
+    /// Why a case fails and is none in this run.
+    #[must_use]
+    pub fn fails(&self, id: &str) -> Option<&str> {
+        let mut entries = self.inapplicable.iter().filter(|entry| entry.fails);
+        let found = entries.find(|entry| matches(&entry.cases, id))?;
+        Some(&found.why)
     }
 
     /// Whether a case must pass.

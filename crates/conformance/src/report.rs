@@ -95,7 +95,10 @@ fn judge(lists: &Lists, ran: Ran) -> Row {
             Verdict::Skipped,
             format!("known difference: {} [{what}]", difference.reason()),
         ),
-        (Ending::Failed(what), None) => (Verdict::Failed, what.clone()),
+        (Ending::Failed(what), None) => match lists.fails(&ran.id) {
+            Some(why) if !required => (Verdict::Inapplicable, format!("{why} [{what}]")),
+            _ => (Verdict::Failed, what.clone()),
+        },
     };
     Row {
         ran,
