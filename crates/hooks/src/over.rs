@@ -182,13 +182,22 @@ heads! {
     fid_poll as PollTables { ops: fi_ops_poll }
 }
 
+/// Who is told of calls on an object.
+enum Told {
+    /// No hook wants to know.
+    Nobody,
+    /// `perf` is the only hook. It promises to take little time, so it is called without `dyn`, where
+    /// the compiler sees which arguments it looks at.
+    Perf(Arc<perf::Object>),
+    /// All of [`Over::watches`].
+    All,
+}
+
 /// What lies over one object.
 pub(crate) struct Over {
     /// One of each hook, the lowest first.
     watches: Box<[Arc<dyn Watch>]>,
-    /// The only one of them, if it is that of `perf`: its calls are not dynamic, since it promises to
-    /// take little time.
-    only_perf: Option<Arc<perf::Object>>,
+    told: Told,
     /// The hooks, for what is opened from the object.
     hooks: Hooks,
     /// The calls that they are told of before.
@@ -222,6 +231,8 @@ impl Over {
     }
 
     /// Runs a call: tells all hooks before, the last one first, and behind it in the other order.
+    ///
+    /// Each arm makes its own [`Call`]: one that only `perf` sees never has to be in memory.
     #[inline(always)]
     pub(crate) fn call<R: Answer>(
         &self,
@@ -229,25 +240,32 @@ impl Over {
         detail: Detail,
         run: impl FnOnce() -> R,
     ) -> R {
-        let call = Call { info, detail };
-        self.before(&call);
-        let answer = run();
-        self.after(&call, answer.result());
-        answer
+        match &self.told {
+            Told::Nobody => run(),
+            Told::Perf(perf) => {
+                let call = Call { info, detail };
+                perf.before(&call);
+                let answer = run();
+                perf.after(&call, answer.result());
+                answer
+            }
+            Told::All => {
+                let call = Call { info, detail };
+                self.before(&call);
+                let answer = run();
+                self.after(&call, answer.result());
+                answer
+            }
+        }
     }
 
     /// Tells all hooks that a call begins, if one of them wants to know.
-    #[inline(always)]
-    pub(crate) fn before(&self, call: &Call) {
+    fn before(&self, call: &Call) {
         let needed = match call.detail {
             Detail::Transfer(_) => Begins::OfTransfers,
             _ => Begins::All,
         };
         if self.begins < needed {
-            return;
-        }
-        if let Some(perf) = &self.only_perf {
-            perf.before(call);
             return;
         }
         for watch in self.watches.iter().rev() {
@@ -256,13 +274,8 @@ impl Over {
     }
 
     /// Tells all hooks that a call has returned, if one of them wants to know.
-    #[inline(always)]
-    pub(crate) fn after(&self, call: &Call, result: isize) {
+    fn after(&self, call: &Call, result: isize) {
         if self.ends == Ends::None {
-            return;
-        }
-        if let Some(perf) = &self.only_perf {
-            perf.after(call, result);
             return;
         }
         for watch in &self.watches {
@@ -439,25 +452,26 @@ unsafe fn lay<H: Head>(
         hook.open(&opened, parent)
     });
     let watches: Box<[_]> = watches.collect();
+    let begins = hooks.iter().map(|hook| hook.begins()).max();
+    let begins = begins.unwrap_or(Begins::None);
+    let ends = hooks.iter().map(|hook| hook.ends()).max();
+    let ends = ends.unwrap_or(Ends::None);
     let only_perf = match &*watches {
         [watch] => perf::Object::of(watch),
         _ => None,
     };
+    let told = match only_perf {
+        Some(perf) => Told::Perf(perf),
+        None if begins == Begins::None && ends == Ends::None => Told::Nobody,
+        None => Told::All,
+    };
     let tables = Box::into_raw(H::tables());
     let over = Box::into_raw(Box::new(Over {
         watches,
-        only_perf,
+        told,
         hooks: Arc::clone(hooks),
-        begins: hooks
-            .iter()
-            .map(|hook| hook.begins())
-            .max()
-            .unwrap_or(Begins::None),
-        ends: hooks
-            .iter()
-            .map(|hook| hook.ends())
-            .max()
-            .unwrap_or(Ends::None),
+        begins,
+        ends,
         provider: Arc::clone(provider),
         opened: AtomicUsize::new(1),
         tables,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use ripstop_abi as abi;
 use ripstop_os::clock::{self, Scale};
 
-use crate::call::{Call, Detail, Transfer};
+use crate::call::{Call, CallInfo, Detail, Transfer};
 use crate::completions;
 use crate::counting::{Threads, bump};
 use crate::hook::{Begins, Hook, Opened, Watch, like};
@@ -86,17 +86,26 @@ impl Stats {
     /// to be known before its completion can be read is noted.
     #[inline(always)]
     fn post(&self, call: &Call, transfer: &Transfer, object: &Object) {
+        if is_timed(object.recent.turn(call.info), transfer.bytes) {
+            self.post_timed(call.info, *transfer, object);
+        }
+    }
+
+    /// The same for one that is timed. The transfer is a copy, so that no other is in memory.
+    #[cold]
+    #[inline(never)]
+    fn post_timed(&self, call: &'static CallInfo, transfer: Transfer, object: &Object) {
         let (recent, queues) = (&object.recent, &object.queues);
-        if !is_timed(recent.turn(call.info), transfer.bytes) || !queues.completes(transfer) {
+        if !queues.completes(&transfer) {
             return;
         }
-        let Some((number, _)) = self.rows.of(recent, call.info, transfer.peer) else {
+        let Some((number, _)) = self.rows.of(recent, call, transfer.peer) else {
             return;
         };
         let posted = Posted {
-            call: call.info,
+            call,
             start: clock::counter(),
-            is_multi: queues.is_multi(transfer),
+            is_multi: queues.is_multi(&transfer),
             data: [number as u64, 0, 0, 0],
         };
         self.pending.insert(transfer.context, &posted);
