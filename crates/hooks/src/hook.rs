@@ -141,3 +141,9 @@ pub(crate) fn like<T: Watch>(watch: &Arc<dyn Watch>) -> Option<&T> {
     let any: &dyn Any = &**watch;
     any.downcast_ref()
 }
+
+/// The same, to be kept.
+pub(crate) fn own<T: Watch>(watch: &Arc<dyn Watch>) -> Option<Arc<T>> {
+    let any: Arc<dyn Any + Send + Sync> = watch.clone();
+    any.downcast().ok()
+}

@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use ripstop_abi as abi;
 
 use crate::call::{Call, CallInfo, Detail};
-use crate::hook::{Begins, Ends, Hooks, Opened, Watch, With};
-use crate::perf;
+use crate::hook::{Begins, Ends, Hooks, Opened, Watch, With, own};
+use crate::{perf, trace};
 
 /// A table of operations.
 pub(crate) trait Interposed: Copy + Default {
@@ -183,14 +183,31 @@ heads! {
 }
 
 /// Who is told of calls on an object.
+///
+/// Hooks that promise to take little time are called without `dyn` where they are alone, so that the
+/// compiler sees which arguments they look at.
 enum Told {
     /// No hook wants to know.
     Nobody,
-    /// `perf` is the only hook. It promises to take little time, so it is called without `dyn`, where
-    /// the compiler sees which arguments it looks at.
+    /// Only `perf`.
     Perf(Arc<perf::Object>),
+    /// Only `trace`.
+    Trace(Arc<trace::Object>),
     /// All of [`Over::watches`].
     All,
+}
+
+impl Told {
+    /// Who that is, of hooks that are told of these calls.
+    fn of(watches: &[Arc<dyn Watch>], begins: Begins, ends: Ends) -> Self {
+        if begins == Begins::None && ends == Ends::None {
+            return Self::Nobody;
+        }
+        let [watch] = watches else { return Self::All };
+        let perf = own(watch).map(Self::Perf);
+        let direct = perf.or_else(|| own(watch).map(Self::Trace));
+        direct.unwrap_or(Self::All)
+    }
 }
 
 /// What lies over one object.
@@ -232,7 +249,7 @@ impl Over {
 
     /// Runs a call: tells all hooks before, the last one first, and behind it in the other order.
     ///
-    /// Each arm makes its own [`Call`]: one that only `perf` sees never has to be in memory.
+    /// Each arm makes its own [`Call`]: one that a hook sees directly never has to be in memory.
     #[inline(always)]
     pub(crate) fn call<R: Answer>(
         &self,
@@ -247,6 +264,13 @@ impl Over {
                 perf.before(&call);
                 let answer = run();
                 perf.after(&call, answer.result());
+                answer
+            }
+            Told::Trace(trace) => {
+                let call = Call { info, detail };
+                trace.before(&call);
+                let answer = run();
+                trace.after(&call, answer.result());
                 answer
             }
             Told::All => {
@@ -456,15 +480,7 @@ unsafe fn lay<H: Head>(
     let begins = begins.unwrap_or(Begins::None);
     let ends = hooks.iter().map(|hook| hook.ends()).max();
     let ends = ends.unwrap_or(Ends::None);
-    let only_perf = match &*watches {
-        [watch] => perf::Object::of(watch),
-        _ => None,
-    };
-    let told = match only_perf {
-        Some(perf) => Told::Perf(perf),
-        None if begins == Begins::None && ends == Ends::None => Told::Nobody,
-        None => Told::All,
-    };
+    let told = Told::of(&watches, begins, ends);
     let tables = Box::into_raw(H::tables());
     let over = Box::into_raw(Box::new(Over {
         watches,

@@ -8,7 +8,6 @@ mod histogram;
 mod report;
 mod rows;
 
-use core::any::Any;
 use core::hint::cold_path;
 use std::sync::Arc;
 
@@ -187,12 +186,6 @@ impl Hook for Perf {
 }
 
 impl Object {
-    /// What watches an object for this hook, if this is it.
-    pub(crate) fn of(watch: &Arc<dyn Watch>) -> Option<Arc<Self>> {
-        let any: Arc<dyn Any + Send + Sync> = watch.clone();
-        any.downcast().ok()
-    }
-
     /// See [`Watch::before`].
     #[inline(always)]
     pub(crate) fn before(&self, call: &Call) {

@@ -91,7 +91,7 @@ impl Record {
 
 /// What watches one object.
 #[derive(Debug)]
-struct Object {
+pub(crate) struct Object {
     operations: Arc<Operations>,
     id: u64,
     is_root: bool,
@@ -147,9 +147,10 @@ impl Object {
     }
 }
 
-impl Watch for Object {
-    #[inline]
-    fn before(&self, call: &Call) {
+impl Object {
+    /// See [`Watch::before`].
+    #[inline(always)]
+    pub(crate) fn before(&self, call: &Call) {
         let Some(transfer) = call.transfer() else {
             return;
         };
@@ -159,8 +160,9 @@ impl Watch for Object {
         }
     }
 
-    #[inline]
-    fn after(&self, call: &Call, result: isize) {
+    /// See [`Watch::after`].
+    #[inline(always)]
+    pub(crate) fn after(&self, call: &Call, result: isize) {
         let operations = &*self.operations;
         match &call.detail {
             Detail::Transfer(transfer) if result < 0 => self.refused(call, transfer, result),
@@ -184,6 +186,16 @@ impl Watch for Object {
             Detail::ErrorEntry(entry) => operations.failed(*entry, result),
             _ => {}
         }
+    }
+}
+
+impl Watch for Object {
+    fn before(&self, call: &Call) {
+        self.before(call);
+    }
+
+    fn after(&self, call: &Call, result: isize) {
+        self.after(call, result);
     }
 
     fn bound(&self, other: &Arc<dyn Watch>, flags: u64) {
