@@ -13,7 +13,7 @@
 //!
 //! # Layout
 //!
-//! [`Layout`] has the sizes: N entries and B bytes of buffer for each direction. The connecting side
+//! [`Layout`] has the sizes: N entries, a large buffer of B bytes and a small one of B / 4 for each direction. The connecting side
 //! writes direction 0. All numbers are in the machine's own byte order.
 //!
 //! | offset | bytes | what | written by |
@@ -26,27 +26,32 @@
 //! | 0x500 | 64 | joint copies of what direction 1 carries | both |
 //! | 0x1000 | 64 N | entries of direction 0 | its writer |
 //! | + 64 N | 64 N | entries of direction 1 | its writer |
-//! | + 128 N | B, B | buffers of directions 0 and 1 | its writer |
+//! | + 128 N | B, B / 4 | large and small buffer of direction 0 | its writer |
+//! | + 128 N + 5 B / 4 | B, B / 4 | the same of direction 1 | its writer |
 //!
 //! An **entry** is one cache line. Its first word, the state, says what it holds:
 //!
 //! | bits of word 0 | what |
 //! |---|---|
 //! | 0..8 | the number of inline bytes |
-//! | 8..16 | the kind. 1, a short entry: 1 to 56 inline bytes follow this word. 2, an entry with a chunk: word 1 is the length of the chunk, 1 to B / 4, and up to 48 inline bytes (the leading bytes) follow word 1; the chunk follows them in the stream |
+//! | 8..16 | the kind. 1, a short entry: 1 to 56 inline bytes follow this word. 2, an entry with a chunk: word 1 is the length of the chunk, 1 to B / 4, and up to 48 inline bytes (the leading bytes) follow word 1; the chunk, in the large buffer, follows them in the stream. 3, the same with a chunk of at most B / 8 in the small buffer |
 //! | 16..32 | 0 |
 //! | 32..64 | the lap: position / N + 1, modulo 2^32 |
 //!
 //! A message may take several short entries. They are stored from the last to the first, so a reader
 //! finds all of them or none.
 //!
-//! A **chunk** is in the buffer, and no offset is transmitted: both sides count lines of 64 bytes. A
-//! chunk starts at the line after the previous one; one that would cross the end of the buffer
-//! starts at its beginning, and the lines that were skipped count as used.
+//! A **chunk** is in one of two buffers, and no offset is transmitted: both sides count lines of 64 bytes. A
+//! chunk starts at the line after the previous one of its buffer; one that would cross the end
+//! starts at the beginning, and the lines that were skipped count as used. A writer takes the small buffer
+//! where that has room. So while the reader keeps up, the same few lines are used again and again, and stay in the
+//! first-level caches of both sides; the large buffer is for when it does not, as when both sides take turns
+//! on one processor.
 //!
 //! A **credit** is one word: the low half counts the entries that were consumed, the high half
-//! the lines, both wrapping. The reader returns credit (stores this word) every N / 4 entries and
-//! every B / 4 bytes. A writer that has no room has more than that unread, so credit will come.
+//! the lines of the large buffer, both wrapping. The reader returns credit (stores this word) every N / 4 entries
+//! and every B / 4 bytes. A writer that has no room has more than that unread, so credit will come. The
+//! third word of its line counts the lines of the small buffer, and is stored every B / 16 bytes of it.
 //!
 //! The second word of the credit's line says what was **applied**: the cursor of the reader (bits
 //! 32..64 the lap, 0..32 the index of an entry) at a time when everything before it was read and its

@@ -3,7 +3,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0..8 | the greeting of RDM endpoints (`docs/wire.md`), with port 0 |
-//! | 8 | 2, the version of what follows, of the records and of the memory's layout |
+//! | 8 | 3, the version of what follows, of the records and of the memory's layout |
 //! | 9 | flags. Bit 0: `membarrier` is refused to the sender, so the receiver has to fence |
 //! | 10..12 | length of the name |
 //! | 12..16 | entries of each ring |
@@ -18,7 +18,7 @@ use ripstop_wire::xnet::rdm::{self, Greeting};
 
 use crate::name::{MAX_NAME_BYTES, Name};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const FLAG_NEEDS_FENCE: u8 = 1;
 const FIXED_BYTES: usize = 20;
 

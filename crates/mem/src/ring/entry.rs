@@ -1,12 +1,17 @@
 //! Encoding of the words of an entry and of a credit.
 
-use crate::ring::layout::{LINE_BYTES, Layout, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError};
+use crate::ring::layout::{
+    LINE_BYTES, Layout, MAX_INLINE_BYTES, MAX_LEADING_BYTES, Part, RingError,
+};
 
 /// The kind of a short entry, which has no chunk.
 const SHORT: u64 = 1 << 8;
 
-/// The kind of an entry with a chunk.
-const CHUNKED: u64 = 2 << 8;
+/// The kind of an entry with a chunk in the large buffer.
+const LARGE: u64 = 2 << 8;
+
+/// The kind of an entry with a chunk in the small buffer.
+const SMALL: u64 = 3 << 8;
 
 /// The low half of word 0 of a short entry with `len` inline bytes.
 #[inline(always)]
@@ -14,9 +19,13 @@ pub(super) const fn short_state(len: usize) -> u64 {
     SHORT | len as u64
 }
 
-/// The low half of word 0 of an entry with `leading` inline bytes and a chunk after them.
-pub(super) const fn chunk_state(leading: usize) -> u64 {
-    CHUNKED | leading as u64
+/// The low half of word 0 of an entry with `leading` inline bytes and a chunk in this buffer after them.
+pub(super) const fn chunk_state(leading: usize, part: Part) -> u64 {
+    let kind = match part {
+        Part::Large => LARGE,
+        Part::Small => SMALL,
+    };
+    kind | leading as u64
 }
 
 /// The number of inline bytes of a short entry; `None` if word 0 is anything else.
@@ -38,6 +47,8 @@ pub(super) struct Entry {
     pub(super) chunk: usize,
     /// Bytes of both that were consumed.
     pub(super) consumed: usize,
+    /// The buffer that the chunk is in.
+    pub(super) part: Part,
 }
 
 impl Entry {
@@ -48,11 +59,16 @@ impl Entry {
         layout: Layout,
     ) -> Result<Self, RingError> {
         let leading = (state & 0xff) as usize;
-        let (chunk, most) = match state & 0xffff_ff00 {
+        let (chunk_in, most) = match state & 0xffff_ff00 {
             SHORT if leading == 0 => return Err(RingError::Inline),
-            SHORT => (0, MAX_INLINE_BYTES),
-            CHUNKED => (Self::check_chunk_len(length(), layout)?, MAX_LEADING_BYTES),
+            SHORT => (None, MAX_INLINE_BYTES),
+            LARGE => (Some(Part::Large), MAX_LEADING_BYTES),
+            SMALL => (Some(Part::Small), MAX_LEADING_BYTES),
             _ => return Err(RingError::Kind),
+        };
+        let chunk = match chunk_in {
+            Some(part) => Self::check_chunk_len(length(), part, layout)?,
+            None => 0,
         };
         if leading > most {
             return Err(RingError::Inline);
@@ -61,19 +77,21 @@ impl Entry {
             leading,
             chunk,
             consumed: 0,
+            part: chunk_in.unwrap_or(Part::Large),
         })
     }
 
-    fn check_chunk_len(length: u64, layout: Layout) -> Result<usize, RingError> {
+    fn check_chunk_len(length: u64, part: Part, layout: Layout) -> Result<usize, RingError> {
         match usize::try_from(length) {
-            Ok(length) if length > 0 && length <= layout.max_chunk_bytes() => Ok(length),
+            Ok(length) if length > 0 && length <= layout.max_chunk_bytes_of(part) => Ok(length),
             _ => Err(RingError::Chunk),
         }
     }
 
     /// Packs it into one word, which is never 0.
     pub(super) const fn pack(self) -> u64 {
-        self.leading as u64 | (self.chunk as u64) << 8 | (self.consumed as u64) << 36
+        let part = (self.part as u64) << 7;
+        self.leading as u64 | part | (self.chunk as u64) << 8 | (self.consumed as u64) << 36
     }
 
     /// Unpacks it; `None` if the word is 0.
@@ -82,7 +100,11 @@ impl Entry {
             return None;
         }
         Some(Self {
-            leading: (word & 0xff) as usize,
+            leading: (word & 0x7f) as usize,
+            part: match word & 0x80 {
+                0 => Part::Large,
+                _ => Part::Small,
+            },
             chunk: (word >> 8 & 0x0fff_ffff) as usize,
             consumed: (word >> 36) as usize,
         })
@@ -99,32 +121,35 @@ impl Entry {
     }
 }
 
-/// The lines of the buffer that a chunk takes. Both sides compute them; they are not transmitted.
+/// The lines of a buffer that a chunk takes. Both sides compute them; they are not transmitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkPlace {
+    pub(super) part: Part,
     first: u32,
     /// The line after it.
     pub(super) end: u32,
 }
 
 impl ChunkPlace {
-    /// The place of a chunk of `chunk` bytes after `used` lines: one that would cross the end of the buffer
+    /// The place of a chunk of `chunk` bytes after `used` lines of a buffer: one that would cross its end
     /// starts at its beginning.
-    pub(super) const fn after(used: u32, chunk: usize, layout: Layout) -> Self {
-        let lines = layout.lines();
+    pub(super) const fn after(part: Part, used: u32, chunk: usize, layout: Layout) -> Self {
+        let lines = layout.lines(part);
         let count = chunk.div_ceil(LINE_BYTES) as u32;
         let at = used & (lines - 1);
         let skipped = if at + count > lines { lines - at } else { 0 };
         let first = used.wrapping_add(skipped);
         Self {
+            part,
             first,
             end: first.wrapping_add(count),
         }
     }
 
-    /// Its first byte in the buffer.
+    /// Its first byte in the buffers of its direction.
     pub(super) const fn start(self, layout: Layout) -> usize {
-        (self.first & (layout.lines() - 1)) as usize * LINE_BYTES
+        let line = self.first & (layout.lines(self.part) - 1);
+        layout.offset(self.part) + line as usize * LINE_BYTES
     }
 }
 

@@ -39,17 +39,37 @@ fn first(state: u64, length: u64) -> [Result<usize, RingError>; 2] {
 fn entries_out_of_bounds_are_errors() {
     let lap = 1 << 32;
     assert_eq!(first(lap | 1 << 8 | 56, 0), [Ok(56); 2]);
-    assert_eq!(first(lap | 2 << 8 | 48, 256), [Ok(304); 2]);
+    for (chunked, most) in [(2, 256), (3, 128)] {
+        assert_eq!(
+            first(lap | chunked << 8 | 48, most),
+            [Ok(48 + most as usize); 2]
+        );
+        for length in [0, most + 1, 1 << 20, u64::MAX, 1 << 32 | 8] {
+            assert_eq!(
+                first(lap | chunked << 8, length),
+                [Err(RingError::Chunk); 2]
+            );
+        }
+        for len in [49, 56, 255] {
+            assert_eq!(
+                first(lap | chunked << 8 | len, 8),
+                [Err(RingError::Inline); 2]
+            );
+        }
+    }
     for len in [0, 57, 64, 255] {
         assert_eq!(first(lap | 1 << 8 | len, 0), [Err(RingError::Inline); 2]);
     }
-    for len in [49, 56, 255] {
-        assert_eq!(first(lap | 2 << 8 | len, 8), [Err(RingError::Inline); 2]);
-    }
-    for length in [0, 257, 1 << 20, u64::MAX, 1 << 32 | 8] {
-        assert_eq!(first(lap | 2 << 8, length), [Err(RingError::Chunk); 2]);
-    }
-    for kind in [0, 3, 0x101, 0x201, 0x0001_0001, 0x0080_0001, 0x00ff_ffff] {
+    for kind in [
+        0,
+        4,
+        0x101,
+        0x201,
+        0x301,
+        0x0001_0001,
+        0x0080_0001,
+        0x00ff_ffff,
+    ] {
         assert_eq!(first(lap | kind << 8 | 8, 8), [Err(RingError::Kind); 2]);
     }
     for other in [0, 2, u64::MAX >> 32] {

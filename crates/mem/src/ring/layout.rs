@@ -32,6 +32,10 @@ pub(super) const CREDIT_OFFSETS: [usize; 2] = [0x000, 0x100];
 #[cfg(not(loom))]
 pub(super) const APPLIED_OFFSET: usize = 8;
 
+/// The offset, in the line of a credit, of the lines of the small buffer that were consumed.
+#[cfg(not(loom))]
+pub(super) const SMALL_CREDIT_OFFSET: usize = 16;
+
 /// The offset of each direction's claim word.
 #[cfg(not(loom))]
 pub(super) const CLAIM_OFFSETS: [usize; 2] = [0x200, 0x300];
@@ -49,6 +53,16 @@ const MAX_BUFFER_BYTES: u32 = 1 << 24;
 /// Entries of a direction, at most.
 const MAX_ENTRIES: u32 = 1 << 16;
 
+/// One of the two buffers of a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The one with B bytes, for chunks that find no room in the small one.
+    Large = 0,
+    /// A quarter of that. While the reader keeps up, chunks are here only, and these few lines stay in the
+    /// first-level caches of both sides.
+    Small = 1,
+}
+
 /// The sizes of a pair's memory, equal in both directions. The connecting side chooses them, and its
 /// greeting carries them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +72,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Checks sizes, which may come from a peer: `entries` entries and `buffer` bytes of buffer for each
-    /// direction. `None` unless both are powers of two, 4 to 65,536 entries and 256 bytes to 16 MiB.
+    /// Checks sizes, which may come from a peer: `entries` entries and `buffer` bytes of the large buffer for
+    /// each direction. `None` unless both are powers of two, 4 to 65,536 entries and 256 bytes to 16 MiB.
     #[must_use]
     pub const fn new(entries: u32, buffer: u32) -> Option<Self> {
         let sound = entries.is_power_of_two() && buffer.is_power_of_two();
@@ -78,7 +92,7 @@ impl Layout {
         self.entries
     }
 
-    /// Bytes of the buffer of each direction.
+    /// Bytes of the large buffer of each direction.
     #[must_use]
     pub const fn buffer(self) -> u32 {
         self.buffer
@@ -88,25 +102,50 @@ impl Layout {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a layout is never empty")]
     pub const fn len(self) -> usize {
-        ENTRIES_OFFSET + 2 * (self.entries as usize * LINE_BYTES + self.buffer as usize)
+        ENTRIES_OFFSET + 2 * (self.entries as usize * LINE_BYTES + self.buffers_bytes())
     }
 
     /// An upper bound of the bytes of the stream that a direction holds unread.
     #[must_use]
     pub const fn max_unread_bytes(self) -> u64 {
-        self.entries as u64 * LINE_BYTES as u64 + self.buffer as u64
+        self.entries as u64 * LINE_BYTES as u64 + self.buffers_bytes() as u64
     }
 
-    /// The longest chunk, a quarter of the buffer. The buffer holds two of these and what is skipped at its
+    /// Bytes of both buffers of each direction.
+    pub(super) const fn buffers_bytes(self) -> usize {
+        (self.buffer + self.buffer / 4) as usize
+    }
+
+    /// The longest chunk, a quarter of the large buffer. That holds two of these and what is skipped at its
     /// end, so a writer that waits for room gets it.
     #[must_use]
     pub const fn max_chunk_bytes(self) -> usize {
         (self.buffer / 4) as usize
     }
 
-    /// Lines of the buffer of each direction.
-    pub(super) const fn lines(self) -> u32 {
-        self.buffer / LINE_BYTES as u32
+    /// Lines of a buffer.
+    pub(super) const fn lines(self, part: Part) -> u32 {
+        let lines = self.buffer / LINE_BYTES as u32;
+        match part {
+            Part::Large => lines,
+            Part::Small => lines / 4,
+        }
+    }
+
+    /// The offset of a buffer behind the first of its direction.
+    pub(super) const fn offset(self, part: Part) -> usize {
+        match part {
+            Part::Large => 0,
+            Part::Small => self.buffer as usize,
+        }
+    }
+
+    /// The longest chunk of a buffer.
+    pub(super) const fn max_chunk_bytes_of(self, part: Part) -> usize {
+        match part {
+            Part::Large => self.max_chunk_bytes(),
+            Part::Small => self.max_chunk_bytes() / 2,
+        }
     }
 
     /// The offset of a direction's entries.
@@ -115,10 +154,10 @@ impl Layout {
         ENTRIES_OFFSET + direction * self.entries as usize * LINE_BYTES
     }
 
-    /// The offset of a direction's buffer.
+    /// The offset of a direction's buffers.
     #[cfg(not(loom))]
     pub(super) const fn buffer_at(self, direction: usize) -> usize {
-        self.entries_at(2) + direction * self.buffer as usize
+        self.entries_at(2) + direction * self.buffers_bytes()
     }
 }
 

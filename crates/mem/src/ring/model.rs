@@ -125,6 +125,25 @@ fn chunks_are_read_whole_and_in_order() {
     });
 }
 
+/// The line of the small buffer is used again once it was read, and the large one meanwhile.
+#[test]
+fn chunks_of_both_buffers_are_read_whole_and_in_order() {
+    check(2, || {
+        let (writer, reader) = halves(&Memory::modelled(layout()));
+        let sender = thread::spawn(move || {
+            for i in 0..3_u8 {
+                let (leading, chunk) = ([i; 40], [i; 24]);
+                while writer.write_vectored(&[&leading[..], &chunk[..]]).unwrap() == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        let want: Vec<u8> = (0..3).flat_map(|i| [i; 64]).collect();
+        assert_eq!(read_all(&reader, want.len(), 64), want);
+        sender.join().unwrap();
+    });
+}
+
 /// A reader that sees the first of several entries sees all of them.
 #[test]
 fn message_of_two_entries_is_visible_at_once() {

@@ -38,6 +38,7 @@ pub(super) use shared::{Buffer, EntryCell, EntryCells, Memory, RawPollStatus};
 pub(super) struct RawCredit {
     word: Word<AtomicU64>,
     applied: Word<AtomicU64>,
+    small: Word<AtomicU64>,
 }
 
 impl RawCredit {
@@ -45,6 +46,7 @@ impl RawCredit {
         Self {
             word: memory.credit(direction),
             applied: memory.applied(direction),
+            small: memory.small_credit(direction),
         }
     }
 
@@ -66,6 +68,16 @@ impl RawCredit {
     /// Stores the credit, after the copies of what it covers.
     pub(super) fn store(&self, consumed: u64) {
         self.word.store(consumed, Ordering::Release);
+    }
+
+    /// The lines of the small buffer that were consumed; the reader's copies of them are finished.
+    pub(super) fn load_small(&self) -> u32 {
+        self.small.load(Ordering::Acquire) as u32
+    }
+
+    /// Stores the lines of the small buffer that were consumed, after the copies of them.
+    pub(super) fn store_small(&self, lines: u32) {
+        self.small.store(lines.into(), Ordering::Release);
     }
 }
 

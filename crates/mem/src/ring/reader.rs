@@ -8,7 +8,7 @@ use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry::{self, ChunkPlace, Entry};
 use crate::ring::grant::{ENDED, Grant};
 use crate::ring::joint::JointReceiver;
-use crate::ring::layout::{Layout, MAX_INLINE_BYTES, RingError, Side};
+use crate::ring::layout::{Layout, MAX_INLINE_BYTES, Part, RingError, Side};
 use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
 use crate::ring::source_sink::{AsSink, Sink};
 
@@ -29,15 +29,21 @@ pub struct Reader {
     buffer: Buffer,
     layout: Layout,
     credit: RawCredit,
-    /// Lines of the buffer that were consumed, and those for which credit was returned; both wrap.
-    lines_consumed: AtomicU32,
-    lines_credited: AtomicU32,
+    /// Of each buffer.
+    lines: [Lines; 2],
     /// Credit was returned since [`take_credit_returned`](Self::take_credit_returned).
     credit_returned: AtomicBool,
     claim: RawClaim,
     joint: JointReceiver,
     /// The cursor that was last published as applied.
     applied: AtomicU64,
+}
+
+/// Lines of a buffer that were consumed, and those for which credit was returned; both wrap.
+#[derive(Default)]
+struct Lines {
+    consumed: AtomicU32,
+    credited: AtomicU32,
 }
 
 impl Reader {
@@ -58,8 +64,7 @@ impl Reader {
             buffer: Buffer::new(memory, layout, direction),
             layout,
             credit: RawCredit::new(memory, direction),
-            lines_consumed: AtomicU32::new(0),
-            lines_credited: AtomicU32::new(0),
+            lines: Default::default(),
             credit_returned: AtomicBool::new(false),
             claim: RawClaim::new(memory, direction),
             joint: JointReceiver::new(memory, direction),
@@ -72,8 +77,11 @@ impl Reader {
     pub(super) fn start_at(&self, position: u64, lines: u32) {
         let head = self.cursors.cursor(position);
         self.head.store(head, Relaxed);
-        self.lines_consumed.store(lines, Relaxed);
+        for each in &self.lines {
+            each.consumed.store(lines, Relaxed);
+        }
         self.return_credit(head);
+        self.return_small_credit();
     }
 
     /// The layout of the memory that it reads.
@@ -301,11 +309,17 @@ impl Reader {
         let (inline, chunk) = room[done..end].split_at_mut(entry.leading);
         let cell = self.cells.at(at);
         cell.read(entry.inline_offset(), Sink::from(inline).buf());
-        let place = ChunkPlace::after(self.lines_consumed.load(Relaxed), entry.chunk, self.layout);
+        let place = self.place(entry);
         self.buffer
             .read(place.start(self.layout), Sink::from(chunk).buf());
         self.finish_entry(at, entry);
         end
+    }
+
+    /// Where the chunk of the next entry is.
+    fn place(&self, entry: Entry) -> ChunkPlace {
+        let consumed = self.lines[entry.part as usize].consumed.load(Relaxed);
+        ChunkPlace::after(entry.part, consumed, entry.chunk, self.layout)
     }
 
     /// Goes to the next entry, and returns credit at the end of a quarter.
@@ -319,14 +333,24 @@ impl Reader {
         next
     }
 
-    /// Stores the credit: what the writer may use again.
+    /// Stores the credit: the entries, and the lines of the large buffer, that the writer may use again.
     #[cold]
     #[inline(never)]
     fn return_credit(&self, head: u64) {
-        let lines = self.lines_consumed.load(Relaxed);
-        self.lines_credited.store(lines, Relaxed);
+        let [large, _] = &self.lines;
+        let lines = large.consumed.load(Relaxed);
+        large.credited.store(lines, Relaxed);
         self.credit
             .store(entry::pack_credit(self.cursors.count(head), lines));
+        self.credit_returned.store(true, Relaxed);
+    }
+
+    /// Stores the credit of the small buffer.
+    fn return_small_credit(&self) {
+        let [_, small] = &self.lines;
+        let lines = small.consumed.load(Relaxed);
+        small.credited.store(lines, Relaxed);
+        self.credit.store_small(lines);
         self.credit_returned.store(true, Relaxed);
     }
 
@@ -381,8 +405,7 @@ impl Reader {
         let room = room.skip(count);
         if entry.consumed >= entry.leading && entry.consumed < entry.len() && !room.is_empty() {
             let off = entry.consumed - entry.leading;
-            let place =
-                ChunkPlace::after(self.lines_consumed.load(Relaxed), entry.chunk, self.layout);
+            let place = self.place(entry);
             let part = room.first(entry.chunk - off);
             self.buffer.read(place.start(self.layout) + off, part);
             count += part.len();
@@ -395,19 +418,23 @@ impl Reader {
         count
     }
 
-    /// Goes to the next entry after one that is consumed; returns credit when a quarter of the buffer is.
+    /// Goes to the next entry after one that is consumed; returns credit when a quarter of a buffer is.
     fn finish_entry(&self, at: u64, entry: Entry) {
         self.partial.store(0, Relaxed);
         if entry.chunk == 0 {
             self.advance(at);
             return;
         }
-        let place = ChunkPlace::after(self.lines_consumed.load(Relaxed), entry.chunk, self.layout);
-        self.lines_consumed.store(place.end, Relaxed);
+        let place = self.place(entry);
+        let lines = &self.lines[place.part as usize];
+        lines.consumed.store(place.end, Relaxed);
         let next = self.advance(at);
-        let owed = place.end.wrapping_sub(self.lines_credited.load(Relaxed));
-        if owed >= self.layout.lines() / 4 {
-            self.return_credit(next);
+        let owed = place.end.wrapping_sub(lines.credited.load(Relaxed));
+        if owed >= self.layout.lines(place.part) / 4 {
+            match place.part {
+                Part::Large => self.return_credit(next),
+                Part::Small => self.return_small_credit(),
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod joint;
 mod status_page;
 
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 use std::alloc::{Layout as Heap, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
+use super::layout::Part;
 use super::*;
 use crate::UserBuf;
 
@@ -115,7 +117,7 @@ fn layout_sizes_are_checked() {
         assert_eq!(Layout::new(4, buffer), None);
     }
     let whole = layout(256, 65536);
-    assert_eq!(whole.len(), 4096 + 2 * 256 * 64 + 2 * 65536);
+    assert_eq!(whole.len(), 4096 + 2 * 256 * 64 + 2 * (65536 + 16384));
     assert_eq!(
         (whole.entries(), whole.buffer(), whole.max_chunk_bytes()),
         (256, 65536, 16384)
@@ -322,6 +324,36 @@ fn messages_of_several_entries_continue_when_positions_wrap() {
             assert_eq!(room[..len], sent);
         }
     }
+}
+
+/// The large buffer is used by a writer whose reader does not keep up, and only then.
+#[test]
+fn the_small_buffer_is_enough_while_the_reader_keeps_up() {
+    let layout = layout(256, 64 << 10);
+    let map = HeapMapping::new(layout.len(), true);
+    let (_, reader) = pair(map.clone(), layout, Side::Connector).unwrap();
+    let (writer, _) = pair(map.clone(), layout, Side::Acceptor).unwrap();
+    let used = |part| {
+        let first = layout.buffer_at(1) + layout.offset(part);
+        let words = (first..first + 64 * layout.lines(part) as usize).step_by(8);
+        let word = |at| map.region().load_u64(at, Ordering::Relaxed).unwrap();
+        8 * words.filter(|&at| word(at) != 0).count()
+    };
+    let sent = vec![0xff; 80 << 10];
+    let mut room = vec![0; 80 << 10];
+    for len in (300..8000).step_by(700).cycle().take(100) {
+        assert_eq!(writer.write(Source::from(&sent[..len])), Ok(len));
+        assert_eq!(reader.read_vectored(&mut [&mut room[..]]), Ok(len));
+    }
+    assert_eq!(used(Part::Large), 0);
+    let mut len = 0;
+    while let count @ 1.. = writer.write(Source::from(&sent[..2048])).unwrap() {
+        len += count;
+    }
+    assert!(len >= 74 << 10, "{len} bytes had room");
+    assert_eq!(used(Part::Large), 64 << 10);
+    assert_eq!(reader.read_vectored(&mut [&mut room[..]]), Ok(len));
+    assert_eq!(room[..len], sent[..len]);
 }
 
 /// Two threads, chunks and short entries mixed, many laps.

@@ -5,11 +5,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::UserBuf;
 use crate::ring::cursor::{CursorSpace, LAP_MASK};
-use crate::ring::entry;
+use crate::ring::entry::{self, ChunkPlace};
 use crate::ring::grant::{ENDED, Grant};
 use crate::ring::joint::JointSender;
 use crate::ring::layout::{
-    LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError, Side,
+    LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, Part, RingError,
+    Side,
 };
 use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
 use crate::ring::source_sink::{AsSource, Source};
@@ -34,11 +35,34 @@ pub struct Writer {
     credit: RawCredit,
     claim: RawClaim,
     joint: JointSender,
-    /// Lines of the buffer that were used, and those that the reader has returned; both wrap.
-    lines_used: AtomicU32,
-    lines_freed: AtomicU32,
-    /// Lines needed by the write that found no room; 0 if the last one found some.
-    lines_wanted: AtomicU32,
+    /// Of each buffer.
+    lines: [Lines; 2],
+    /// The chunk of the write that found no room, in bytes; 0 if it had none, or the last one found some.
+    chunk_wanted: AtomicU32,
+}
+
+/// Lines of a buffer that were used, and those that the reader has returned; both wrap.
+#[derive(Default)]
+struct Lines {
+    used: AtomicU32,
+    freed: AtomicU32,
+}
+
+impl Lines {
+    /// Those that the reader has not returned.
+    fn unread(&self) -> u32 {
+        let used = self.used.load(Relaxed);
+        used.wrapping_sub(self.freed.load(Relaxed))
+    }
+
+    /// Frees what the reader has consumed, unless it is more than was used.
+    fn free(&self, consumed: u32, most: u32) -> Result<(), RingError> {
+        if self.used.load(Relaxed).wrapping_sub(consumed) > most {
+            return Err(RingError::Credit);
+        }
+        self.freed.store(consumed, Relaxed);
+        Ok(())
+    }
 }
 
 impl Writer {
@@ -61,9 +85,8 @@ impl Writer {
             credit: RawCredit::new(memory, direction),
             claim: RawClaim::new(memory, direction),
             joint: JointSender::new(memory, direction),
-            lines_used: AtomicU32::new(0),
-            lines_freed: AtomicU32::new(0),
-            lines_wanted: AtomicU32::new(0),
+            lines: Default::default(),
+            chunk_wanted: AtomicU32::new(0),
         }
     }
 
@@ -73,8 +96,10 @@ impl Writer {
         let end = position.wrapping_add(self.layout.entries().into());
         self.tail.store(self.cursors.cursor(position), Relaxed);
         self.limit.store(self.cursors.cursor(end), Relaxed);
-        self.lines_used.store(lines, Relaxed);
-        self.lines_freed.store(lines, Relaxed);
+        for each in &self.lines {
+            each.used.store(lines, Relaxed);
+            each.freed.store(lines, Relaxed);
+        }
     }
 
     /// Writes from `bytes` and returns the number of bytes written, 0 if there is no room (or nothing to
@@ -200,8 +225,7 @@ impl Writer {
             cell.set_chunk_len(payload.len() as u64);
             cell.write(8, Source::from(head).buf());
             self.buffer.write(place.start(self.layout), payload);
-            self.lines_used.store(place.end, Relaxed);
-            self.publish(at, cell, entry::chunk_state(head.len()));
+            self.publish_chunk(at, cell, head.len(), place);
             return Ok(len);
         }
         self.write_entries(&[Source::from(head), Source::from(payload)], len)
@@ -260,9 +284,10 @@ impl Writer {
     /// As for [`write`](Self::write).
     pub fn has_room(&self) -> Result<bool, RingError> {
         self.load_credit()?;
-        let free = self.layout.lines().saturating_sub(self.in_buffer());
+        let chunk = self.chunk_wanted.load(Relaxed) as usize;
+        let places = [Part::Small, Part::Large].map(|part| self.place(part, chunk));
         let full = self.tail.load(Relaxed) == self.limit.load(Relaxed);
-        Ok(!full && free >= self.lines_wanted.load(Relaxed))
+        Ok(!full && places.iter().any(Option::is_some))
     }
 
     /// Whether the reader has published that it has applied everything written
@@ -310,11 +335,11 @@ impl Writer {
         self.tail.store(self.cursors.next(at), Relaxed);
     }
 
-    /// Lines of the buffer that the reader has not returned.
-    fn in_buffer(&self) -> u32 {
-        self.lines_used
-            .load(Relaxed)
-            .wrapping_sub(self.lines_freed.load(Relaxed))
+    /// The same for an entry with a chunk at this place.
+    fn publish_chunk(&self, at: u64, cell: EntryCell<'_>, leading: usize, place: ChunkPlace) {
+        let lines = &self.lines[place.part as usize];
+        lines.used.store(place.end, Relaxed);
+        self.publish(at, cell, entry::chunk_state(leading, place.part));
     }
 
     /// Loads the credit, checks it, and frees what the reader has consumed.
@@ -323,14 +348,15 @@ impl Writer {
         let (entries, lines) = entry::unpack_credit(self.credit.load());
         let tail = self.tail.load(Relaxed);
         let unread = self.cursors.count(tail).wrapping_sub(entries);
-        let unread_lines = self.lines_used.load(Relaxed).wrapping_sub(lines);
-        if unread > self.layout.entries() || unread_lines > self.layout.lines() {
+        if unread > self.layout.entries() {
             return Err(RingError::Credit);
         }
+        let [large, small] = &self.lines;
+        large.free(lines, self.layout.lines(Part::Large))?;
+        small.free(self.credit.load_small(), self.layout.lines(Part::Small))?;
         let free = self.layout.entries().wrapping_sub(unread);
         let limit = self.cursors.position(tail).wrapping_add(free.into());
         self.limit.store(self.cursors.cursor(limit), Relaxed);
-        self.lines_freed.store(lines, Relaxed);
         Ok(())
     }
 
@@ -374,28 +400,39 @@ impl Writer {
         rest.take(leading, |off, piece| cell.write(8 + off, piece));
         let start = place.start(self.layout);
         rest.take(chunk, |off, piece| self.buffer.write(start + off, piece));
-        self.lines_used.store(place.end, Relaxed);
-        self.publish(at, cell, entry::chunk_state(leading));
+        self.publish_chunk(at, cell, leading, place);
         Ok(true)
     }
 
-    /// The place for a chunk, if there is room for it and for an entry.
-    fn find_room(&self, at: u64, chunk: usize) -> Result<Option<entry::ChunkPlace>, RingError> {
-        let place = entry::ChunkPlace::after(self.lines_used.load(Relaxed), chunk, self.layout);
-        let needed = place.end.wrapping_sub(self.lines_used.load(Relaxed));
-        let fits = || {
-            let free = self.layout.lines().saturating_sub(self.in_buffer());
-            at != self.limit.load(Relaxed) && needed <= free
+    /// The place for a chunk, if there is room for it and for an entry: in the small buffer, if the reader
+    /// keeps up, else in the large one.
+    fn find_room(&self, at: u64, chunk: usize) -> Result<Option<ChunkPlace>, RingError> {
+        let now = |part| {
+            self.place(part, chunk)
+                .filter(|_| at != self.limit.load(Relaxed))
         };
-        if !fits() {
-            self.load_credit()?;
-            if !fits() {
-                self.lines_wanted.store(needed, Relaxed);
-                return Ok(None);
+        let mut place = now(Part::Small);
+        if place.is_none() {
+            let is_for_small = chunk <= self.layout.max_chunk_bytes_of(Part::Small);
+            if is_for_small || now(Part::Large).is_none() {
+                self.load_credit()?;
             }
+            place = now(Part::Small).or_else(|| now(Part::Large));
         }
-        self.lines_wanted.store(0, Relaxed);
-        Ok(Some(place))
+        let wanted = if place.is_none() { chunk } else { 0 };
+        self.chunk_wanted.store(wanted as u32, Relaxed);
+        Ok(place)
+    }
+
+    /// The place for a chunk in a buffer, if it has room.
+    fn place(&self, part: Part, chunk: usize) -> Option<ChunkPlace> {
+        let lines = &self.lines[part as usize];
+        let used = lines.used.load(Relaxed);
+        let place = ChunkPlace::after(part, used, chunk, self.layout);
+        let free = self.layout.lines(part).saturating_sub(lines.unread());
+        let fits =
+            chunk <= self.layout.max_chunk_bytes_of(part) && place.end.wrapping_sub(used) <= free;
+        fits.then_some(place)
     }
 }
 

@@ -307,7 +307,7 @@ impl HostilePeer {
     }
 
     fn credits(&self, random: &mut Numbers) {
-        let at = [0x000, 0x100][random.below(2) as usize];
+        let at = [0x000, 0x010, 0x100, 0x110][random.below(4) as usize];
         let small = |random: &mut Numbers| random.below(600);
         let value = match random.below(8) {
             0 => random.next(),

@@ -25,6 +25,7 @@ struct Direction {
     lines: Vec<UnsafeCell<[u8; LINE_BYTES]>>,
     credit: AtomicU64,
     applied: AtomicU64,
+    small_credit: AtomicU64,
     claim: AtomicU64,
     joint_state: AtomicU64,
     joint_payload: [AtomicU64; 3],
@@ -52,11 +53,12 @@ impl Memory {
         };
         let direction = || Direction {
             cells: (0..layout.entries()).map(cell).collect(),
-            lines: (0..layout.lines())
+            lines: (0..layout.buffers_bytes() / LINE_BYTES)
                 .map(|_| UnsafeCell::new([0; LINE_BYTES]))
                 .collect(),
             credit: AtomicU64::new(0),
             applied: AtomicU64::new(0),
+            small_credit: AtomicU64::new(0),
             claim: AtomicU64::new(0),
             joint_state: AtomicU64::new(0),
             joint_payload: core::array::from_fn(|_| AtomicU64::new(0)),
@@ -224,6 +226,10 @@ impl Memory {
 
     pub(super) fn applied(&self, direction: usize) -> Word<AtomicU64> {
         self.word(move |whole| &whole.directions[direction].applied)
+    }
+
+    pub(super) fn small_credit(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(move |whole| &whole.directions[direction].small_credit)
     }
 
     pub(super) fn claim(&self, direction: usize) -> Word<AtomicU64> {

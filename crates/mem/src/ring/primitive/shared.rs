@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::UserBuf;
 use crate::ring::layout::{
     APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, GRANT_SLOTS, JOINT_OFFSETS, LINE_BYTES, Layout,
-    MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError, STATUS_PAGE_BYTES,
+    MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError, SMALL_CREDIT_OFFSET, STATUS_PAGE_BYTES,
 };
 use crate::ring::racy_copy;
 
@@ -220,7 +220,7 @@ impl<'a> EntryCell<'a> {
     }
 }
 
-/// The buffer of a direction.
+/// The buffers of a direction.
 pub(in crate::ring) struct Buffer {
     start: NonNull<u8>,
     len: usize,
@@ -236,7 +236,7 @@ impl Buffer {
     pub(in crate::ring) fn new(memory: &Memory, layout: Layout, direction: usize) -> Self {
         Self {
             start: memory.at(layout.buffer_at(direction)),
-            len: layout.buffer() as usize,
+            len: layout.buffers_bytes(),
             _memory: memory.clone(),
         }
     }
@@ -306,6 +306,10 @@ impl Memory {
 
     pub(super) fn applied(&self, direction: usize) -> Word<AtomicU64> {
         self.word(CREDIT_OFFSETS[direction & 1] + APPLIED_OFFSET)
+    }
+
+    pub(super) fn small_credit(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(CREDIT_OFFSETS[direction & 1] + SMALL_CREDIT_OFFSET)
     }
 
     pub(super) fn claim(&self, direction: usize) -> Word<AtomicU64> {
