@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
 //! Queue pairs and shared receive queues.
 
+use std::ffi::c_int;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -94,43 +95,55 @@ pub struct PostError {
     pub errno: Errno,
 }
 
-/// What a list of requests is linked by.
+/// A request that can be in a list. It is transparent over the struct of the header.
 trait Linked: Sized {
-    fn set_next(&mut self, next: *mut Self);
+    /// The struct.
+    type Raw;
+
+    fn set_next(&mut self, next: *mut Self::Raw);
 }
 
-impl Linked for ibv_send_wr {
-    fn set_next(&mut self, next: *mut Self) {
-        self.next = next;
+impl Linked for SendRequest<'_> {
+    type Raw = ibv_send_wr;
+
+    fn set_next(&mut self, next: *mut ibv_send_wr) {
+        self.raw.next = next;
     }
 }
 
-impl Linked for ibv_recv_wr {
-    fn set_next(&mut self, next: *mut Self) {
-        self.next = next;
+impl Linked for RecvRequest<'_> {
+    type Raw = ibv_recv_wr;
+
+    fn set_next(&mut self, next: *mut ibv_recv_wr) {
+        self.raw.next = next;
     }
 }
 
-/// Makes an array a list. The pointers hold until the array is used in another way.
-///
-/// # Safety
-/// `first` is the start of `count` requests, which nobody else uses meanwhile.
+/// Posts requests as a list. `post` gets the first of them, and where to leave the first that it does not
+/// take; both may be used until it returns. It returns what `ibv_post_send(3)` does.
 #[inline]
-unsafe fn link<T: Linked>(first: *mut T, count: usize) {
+fn post_list<T: Linked>(
+    requests: &mut [T],
+    post: impl FnOnce(*mut T::Raw, *mut *mut T::Raw) -> c_int,
+) -> Result<(), PostError> {
+    let count = requests.len();
+    if count == 0 {
+        return Ok(());
+    }
+    let start = requests.as_mut_ptr();
     for index in 0..count {
         let next = match index + 1 < count {
-            true => first.wrapping_add(index + 1),
+            true => start.wrapping_add(index + 1).cast(),
             false => ptr::null_mut(),
         };
-        // SAFETY: one of the `count` requests, which are ours.
-        let request = unsafe { &mut *first.wrapping_add(index) };
+        // SAFETY: one of the slice's requests, which is borrowed mutably until the end; the pointers stay
+        // valid, since all come from the one of its start.
+        let request = unsafe { &mut *start.wrapping_add(index) };
         request.set_next(next);
     }
-}
-
-/// The outcome of a call that posts a list, which leaves in `bad` the first request that it did not.
-#[inline]
-fn outcome<T>(ret: i32, first: *mut T, bad: *mut T, count: usize) -> Result<(), PostError> {
+    let first = start.cast();
+    let mut bad = first;
+    let ret = post(first, &raw mut bad);
     let Err(errno) = by_value(ret) else {
         return Ok(());
     };
@@ -216,15 +229,6 @@ impl Qp {
     /// [`PostError`].
     #[inline]
     pub fn post_send(&self, requests: &mut [SendRequest<'_>]) -> Result<(), PostError> {
-        let count = requests.len();
-        if count == 0 {
-            return Ok(());
-        }
-        // `SendRequest` is transparent over the struct.
-        let first = requests.as_mut_ptr().cast::<ibv_send_wr>();
-        // SAFETY: the array of the slice, which is borrowed mutably until the end.
-        unsafe { link(first, count) };
-        let mut bad = first;
         let qp = self.raw.as_ptr();
         // SAFETY: a live queue pair, whose context is set when it is made and stays.
         let context = unsafe { (*qp).context };
@@ -232,8 +236,7 @@ impl Qp {
         let post = unsafe { (*context).ops.post_send };
         // SAFETY: a live queue pair, and a list of requests that stays until the call returns, as does
         // the memory of their pieces' array (`SendRequest`'s lifetime). The pieces are callers' buffers.
-        let ret = unsafe { post(qp, first, &raw mut bad) };
-        outcome(ret, first, bad, count)
+        post_list(requests, |first, bad| unsafe { post(qp, first, bad) })
     }
 
     /// Posts receives. Buffers are used until the completion.
@@ -242,22 +245,14 @@ impl Qp {
     /// [`PostError`].
     #[inline]
     pub fn post_recv(&self, requests: &mut [RecvRequest<'_>]) -> Result<(), PostError> {
-        let count = requests.len();
-        if count == 0 {
-            return Ok(());
-        }
-        let first = requests.as_mut_ptr().cast::<ibv_recv_wr>();
-        // SAFETY: the array of the slice, which is borrowed mutably until the end.
-        unsafe { link(first, count) };
-        let mut bad = first;
         let qp = self.raw.as_ptr();
         // SAFETY: a live queue pair, whose context is set when it is made and stays.
         let context = unsafe { (*qp).context };
         // SAFETY: the context is held for as long as the queue pair lives, and its table never changes.
         let post = unsafe { (*context).ops.post_recv };
-        // SAFETY: as for sending.
-        let ret = unsafe { post(qp, first, &raw mut bad) };
-        outcome(ret, first, bad, count)
+        // SAFETY: a live queue pair, and a list of receives that stays until the call returns, as does the
+        // memory of their pieces' array (`RecvRequest`'s lifetime).
+        post_list(requests, |first, bad| unsafe { post(qp, first, bad) })
     }
 
     /// Sets how long a peer waits that finds no receive, by the code of the InfiniBand specification
@@ -329,22 +324,14 @@ impl Srq {
     /// [`PostError`].
     #[inline]
     pub fn post_recv(&self, requests: &mut [RecvRequest<'_>]) -> Result<(), PostError> {
-        let count = requests.len();
-        if count == 0 {
-            return Ok(());
-        }
-        let first = requests.as_mut_ptr().cast::<ibv_recv_wr>();
-        // SAFETY: the array of the slice, which is borrowed mutably until the end.
-        unsafe { link(first, count) };
-        let mut bad = first;
         let srq = self.raw.as_ptr();
         // SAFETY: a live queue, whose context is set when it is made and stays.
         let context = unsafe { (*srq).context };
         // SAFETY: the context is held for as long as the queue lives, and its table never changes.
         let post = unsafe { (*context).ops.post_srq_recv };
-        // SAFETY: a live queue, and a list of receives that stays until the call returns.
-        let ret = unsafe { post(srq, first, &raw mut bad) };
-        outcome(ret, first, bad, count)
+        // SAFETY: a live queue, and a list of receives that stays until the call returns, as does the
+        // memory of their pieces' array (`RecvRequest`'s lifetime).
+        post_list(requests, |first, bad| unsafe { post(srq, first, bad) })
     }
 }
 
@@ -372,21 +359,21 @@ mod tests {
             SendRequest::new(id, Operation::Send(None), &[], SendFlags::empty()).expect("made")
         };
         let mut requests = [make(1), make(2), make(3)];
-        let first = requests.as_mut_ptr().cast::<ibv_send_wr>();
-        // SAFETY: an array of this function's own.
-        unsafe { link(first, 3) };
-        assert_eq!(outcome(0, first, first, 3), Ok(()));
-        let bad = first.wrapping_add(2);
-        let errno = Errno::ENOMEM;
-        assert_eq!(
-            outcome(12, first, bad, 3),
-            Err(PostError { posted: 2, errno })
-        );
-        assert_eq!(
-            outcome(12, first, first, 3),
-            Err(PostError { posted: 0, errno })
-        );
-        assert_eq!(requests[0].raw.next, first.wrapping_add(1));
+        let start = requests.as_mut_ptr().cast::<ibv_send_wr>();
+        let at = |index| start.wrapping_add(index);
+        assert_eq!(post_list(&mut requests, |_, _| 0), Ok(()));
+        assert_eq!(requests[0].raw.next, at(1));
         assert!(requests[2].raw.next.is_null());
+        let errno = Errno::ENOMEM;
+        for posted in [0, 2] {
+            let refuse = |_, bad: *mut *mut ibv_send_wr| {
+                // SAFETY: room for a pointer, which the function under test has there.
+                unsafe { bad.write(at(posted)) };
+                12
+            };
+            let refused = post_list(&mut requests, refuse);
+            assert_eq!(refused, Err(PostError { posted, errno }));
+        }
+        assert_eq!(post_list::<SendRequest<'_>>(&mut [], |_, _| 12), Ok(()));
     }
 }
