@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AtomicCall, CompletionQueue as _, CqAttr, Domain as _, Endpoint as _, Fabric as _,
-    MemoryRegion as _, MrAttr, PassiveEp as _, Provider as _, RecvKind, RmaCall, SendKind, Sharing,
+    AtomicCall, CompletionQueue as _, Counter as _, CounterAttr, CqAttr, Domain as _,
+    Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, PassiveEp as _, Provider as _, RecvKind,
+    RmaCall, SendKind, Sharing,
 };
 use ripstop_core::registry::ProviderInfo as _;
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
@@ -92,7 +93,13 @@ struct Side {
 }
 
 impl Side {
-    fn new(domain: &Arc<Domain>, info: &Info, token: FidToken, eq: &Arc<EventQueue>) -> Self {
+    fn new(site: &Site, info: &Info, token: FidToken) -> Self {
+        Self::bound(site, info, token, &|_| ())
+    }
+
+    /// With what `bind` binds to the endpoint.
+    fn bound(site: &Site, info: &Info, token: FidToken, bind: &dyn Fn(&Endpoint)) -> Self {
+        let domain = &site.domain;
         let attr = CqAttr {
             wait: WaitObj::Fd,
             ..CqAttr::default()
@@ -100,7 +107,8 @@ impl Side {
         let cq = domain.cq(&attr).expect("a queue");
         let ep = domain.endpoint(info, token).expect("an endpoint");
         ep.bind_cq(&cq, Flags::SEND | Flags::RECV).expect("bound");
-        ep.bind_eq(eq).expect("bound");
+        ep.bind_eq(&site.eq).expect("bound");
+        bind(&ep);
         let memory = Parked::park(vec![0; MEMORY]);
         let attr = MrAttr {
             iov: vec![memory.buf()],
@@ -197,7 +205,16 @@ struct Site {
 }
 
 fn connect(site: &Site, listener: &ripstop_verbs::PassiveEp) -> (Side, Side) {
-    let client = Side::new(&site.domain, &site.info, CLIENT, &site.eq);
+    connect_bound(site, listener, &|_, _| ())
+}
+
+/// Connects two endpoints with what `bind` binds to each.
+fn connect_bound(
+    site: &Site,
+    listener: &ripstop_verbs::PassiveEp,
+    bind: &dyn Fn(FidToken, &Endpoint),
+) -> (Side, Side) {
+    let client = Side::bound(site, &site.info, CLIENT, &|ep| bind(CLIENT, ep));
     assert_eq!(client.send(1, 0, 1, None), Err(Errno::ENOTCONN));
     // A receive may be posted before there is a connection.
     client.receive(7, 0, 4096);
@@ -208,7 +225,7 @@ fn connect(site: &Site, listener: &ripstop_verbs::PassiveEp) -> (Side, Side) {
     };
     assert_eq!((pep, &data[..]), (LISTENER, &b"may I?"[..]));
     assert_eq!(info.domain.name, site.info.domain.name);
-    let server = Side::new(&site.domain, &info, SERVER, &site.eq);
+    let server = Side::bound(site, &info, SERVER, &|ep| bind(SERVER, ep));
     server.ep.accept(b"you may").expect("accepted");
     let mut told = Vec::new();
     for _ in 0..2 {
@@ -441,8 +458,101 @@ fn denied(site: &Site, listener: &ripstop_verbs::PassiveEp) {
     }
 }
 
+/// Counters: what has ended is counted, also what has no completion, and a wait for it sleeps.
+fn counted(site: &Site, listener: &ripstop_verbs::PassiveEp) {
+    let open = |bytes, wait| {
+        let attr = CounterAttr { bytes, wait };
+        site.domain.counter(&attr).expect("a counter")
+    };
+    let sends = open(false, WaitObj::Unspec);
+    let writes = open(false, WaitObj::None);
+    let reads = open(false, WaitObj::None);
+    let received = open(true, WaitObj::Fd);
+    let bind = |token, ep: &Endpoint| {
+        if token == CLIENT {
+            ep.bind_counter(&sends, Flags::SEND).expect("bound");
+            ep.bind_counter(&writes, Flags::WRITE).expect("bound");
+            ep.bind_counter(&reads, Flags::READ).expect("bound");
+            let again = ep.bind_counter(&reads, Flags::SEND);
+            assert_eq!(again, Err(Errno::EINVAL));
+            let peers = ep.bind_counter(&reads, Flags::REMOTE_WRITE);
+            assert_eq!(peers, Err(Errno::ENOSYS));
+        } else {
+            ep.bind_counter(&received, Flags::RECV).expect("bound");
+        }
+    };
+    let (client, server) = connect_bound(site, listener, &bind);
+    assert_eq!(received.try_wait(), Ok(()));
+    for number in 0..10 {
+        server.receive(number, 0, 64);
+    }
+    for _ in 0..5 {
+        client.send(50, 0, 30, None).expect("posted");
+        let small = client.part(0, 12);
+        let posted = client.ep.inject(SendKind::Msg, small, None, FiAddr::UNSPEC);
+        posted.expect("posted");
+    }
+    sends.wait(10, Some(PATIENCE)).expect("ten sends");
+    received.wait(210, Some(PATIENCE)).expect("210 bytes");
+    assert_eq!(received.try_wait(), Err(Errno::EAGAIN));
+    assert_eq!((sends.read(), received.read()), (10, 210));
+    assert_eq!(received.try_wait(), Ok(()));
+    for context in [51, 52] {
+        let to = [server.remote(0, 8)];
+        let call = RmaCall {
+            remote: &to,
+            peer: FiAddr::UNSPEC,
+            data: None,
+            context,
+            flags: None,
+        };
+        let here = [client.part(0, 8)];
+        match context {
+            51 => client.ep.write(&here, &call).expect("posted"),
+            _ => client.ep.read(&here, &call).expect("posted"),
+        }
+    }
+    writes.wait(1, Some(PATIENCE)).expect("a write");
+    reads.wait(1, Some(PATIENCE)).expect("a read");
+    let soon = Some(Duration::from_millis(20));
+    assert_eq!(sends.wait(11, soon), Err(Errno::ETIMEDOUT));
+
+    // A failure: the peer's key is wrong.
+    let mut at = server.remote(0, 8);
+    at.key ^= 0xff;
+    let call = RmaCall {
+        remote: &[at],
+        peer: FiAddr::UNSPEC,
+        data: None,
+        context: 53,
+        flags: None,
+    };
+    client
+        .ep
+        .write(&[client.part(0, 8)], &call)
+        .expect("posted");
+    until("failure", || (writes.read_error() > 0).then_some(()));
+    assert_eq!((writes.read(), writes.read_error()), (1, 1));
+    for _ in 0..2 {
+        assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
+    }
+    drop((client, server));
+
+    // Without completion queues.
+    let ep = site
+        .domain
+        .endpoint(&site.info, CLIENT)
+        .expect("an endpoint");
+    ep.bind_eq(&site.eq).expect("bound");
+    assert_eq!(ep.enable(), Err(Errno::ENOCQ));
+    for (counter, flags) in [(&sends, Flags::SEND), (&received, Flags::RECV)] {
+        ep.bind_counter(counter, flags).expect("bound");
+    }
+    ep.enable().expect("enabled");
+}
+
 fn refused(site: &Site, listener: &ripstop_verbs::PassiveEp) {
-    let client = Side::new(&site.domain, &site.info, CLIENT, &site.eq);
+    let client = Side::new(site, &site.info, CLIENT);
     let to = listener.name().expect("an address");
     client.ep.connect(&to, b"").expect("begun");
     let Ok(Event::ConnReq { info, .. }) = event(&site.eq) else {
@@ -456,7 +566,7 @@ fn refused(site: &Site, listener: &ripstop_verbs::PassiveEp) {
     drop(client);
 
     // Nobody listens there.
-    let client = Side::new(&site.domain, &site.info, CLIENT, &site.eq);
+    let client = Side::new(site, &site.info, CLIENT);
     let Address::Ip(mut nobody) = to else {
         panic!("an IP address");
     };
@@ -490,5 +600,8 @@ fn main() {
     goodbye(&site, client, server);
     refused(&site, &listener);
     denied(&site, &listener);
-    println!("verbs_pair: messages, reads, writes, atomics, refusals and ends: all right");
+    counted(&site, &listener);
+    println!(
+        "verbs_pair: messages, reads, writes, atomics, counters, refusals and ends: all right"
+    );
 }

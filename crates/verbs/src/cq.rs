@@ -15,6 +15,7 @@ use ripstop_ibverbs::{CmId, CompletionChannel, Status, Wc, WcKind};
 use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
 use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result, WaitObj, flags};
 
+use crate::counter::Counting;
 use crate::domain::Domain;
 use crate::params::NAME;
 use crate::queue::{Posted, Queue};
@@ -28,7 +29,7 @@ const RECEIVE: u64 = 1 << 63;
 
 /// Every so often a read that finds nothing gives up the processor: the peer, and the kernel's threads of
 /// devices that are software, may need it.
-const IDLE_READS: u32 = 64;
+pub(crate) const IDLE_READS: u32 = 64;
 
 /// What an endpoint and its queues share: the requests that the device has.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub(crate) struct Sides {
     pub(crate) tx: Mutex<Side>,
     pub(crate) rx: Mutex<Side>,
     pub(crate) id: Arc<CmId>,
+    pub(crate) counting: Counting,
     /// Set once a request has failed, and the connection with it.
     pub(crate) broken: AtomicBool,
 }
@@ -48,7 +50,12 @@ pub(crate) struct Side {
 }
 
 impl Sides {
-    pub(crate) fn new(id: &Arc<CmId>, tx_size: usize, rx_size: usize) -> Arc<Self> {
+    pub(crate) fn new(
+        id: &Arc<CmId>,
+        tx_size: usize,
+        rx_size: usize,
+        counting: Counting,
+    ) -> Arc<Self> {
         let side = |size| {
             Mutex::new(Side {
                 queue: Queue::new(size),
@@ -59,6 +66,7 @@ impl Sides {
             tx: side(tx_size),
             rx: side(rx_size),
             id: Arc::clone(id),
+            counting,
             broken: AtomicBool::new(false),
         })
     }
@@ -98,6 +106,8 @@ pub struct Cq {
     idle: AtomicU32,
     obj: WaitObj,
     waiting: Option<Waiting>,
+    /// Nobody reads it: an endpoint has it where the program has bound none, and counts.
+    is_silent: bool,
     /// Threads that sleep in a call, or are about to.
     sleepers: AtomicUsize,
     /// [`CompletionQueue::signal`] was called, and nobody has heard it yet.
@@ -127,6 +137,20 @@ impl Waiting {
 
 impl Cq {
     pub(crate) fn open(domain: &Arc<Domain>, attr: &CqAttr) -> Result<Arc<Self>> {
+        Self::make(domain, attr, false)
+    }
+
+    /// A queue for an endpoint that has none, of which nothing but counters tells. It holds as many entries.
+    pub(crate) fn silent(domain: &Arc<Domain>, entries: usize) -> Result<Arc<Self>> {
+        let attr = CqAttr {
+            size: entries,
+            wait: WaitObj::None,
+            ..CqAttr::default()
+        };
+        Self::make(domain, &attr, true)
+    }
+
+    fn make(domain: &Arc<Domain>, attr: &CqAttr, is_silent: bool) -> Result<Arc<Self>> {
         let waiting = match attr.wait {
             WaitObj::None | WaitObj::Yield => None,
             WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => Some(Waiting::new(domain)?),
@@ -141,9 +165,11 @@ impl Cq {
             }
         };
         let entries = attr.size.max(LEAST_ENTRIES).min(domain.attr.max_cqe);
-        let channel = waiting.as_ref().map(|waiting| &waiting.channel);
-        let device_cq =
-            ripstop_ibverbs::Cq::new(&domain.context, entries, channel).inspect_err(|error| {
+        let channel = waiting
+            .as_ref()
+            .map_or(&domain.channel, |waiting| &waiting.channel);
+        let device_cq = ripstop_ibverbs::Cq::new(&domain.context, entries, Some(channel))
+            .inspect_err(|error| {
                 fi_warn!(
                     NAME,
                     Subsys::Cq,
@@ -163,6 +189,7 @@ impl Cq {
             idle: AtomicU32::new(0),
             obj: attr.wait,
             waiting,
+            is_silent,
             sleepers: AtomicUsize::new(0),
             signalled: AtomicBool::new(false),
         }))
@@ -193,8 +220,29 @@ impl Cq {
         self.room.fetch_add(requests, Ordering::AcqRel);
     }
 
-    /// A request fails without the device.
-    pub(crate) fn fail(&self, posted: &Posted, error: Errno) {
+    /// The channel that it reports to.
+    pub(crate) fn channel(&self) -> &CompletionChannel {
+        let waiting = self.waiting.as_ref();
+        waiting.map_or(&self.domain.channel, |waiting| &waiting.channel)
+    }
+
+    /// Takes what the device has for others to read, with the device asked to tell when more comes.
+    pub(crate) fn arm(&self) -> Result<()> {
+        self.channel().drain()?;
+        self.device_cq.arm()?;
+        // What came before is not told.
+        self.progress();
+        Ok(())
+    }
+
+    /// A request of an endpoint fails without the device.
+    pub(crate) fn fail(&self, posted: &Posted, sides: &Sides, error: Errno) {
+        if let Some(counter) = sides.counting.of(posted.flags) {
+            counter.count_failure();
+        }
+        if self.is_silent {
+            return;
+        }
         let failure = ErrorEntry::new(entry(posted), error);
         self.state.lock().entries.push_error(failure);
         self.wake();
@@ -275,11 +323,16 @@ impl Cq {
             }
             if wc.kind() == WcKind::RecvWrite {
                 entry.flags = flags![RMA REMOTE_WRITE REMOTE_CQ_DATA];
-                entries.push(entry);
+                if !self.is_silent {
+                    entries.push(entry);
+                }
                 return;
             }
         }
-        if posted.reported {
+        if let Some(counter) = sides.counting.of(posted.flags) {
+            counter.count(if is_receive { wc.len() } else { posted.len });
+        }
+        if posted.reported && !self.is_silent {
             entries.push(entry);
         }
     }
@@ -314,8 +367,11 @@ impl Cq {
                 );
             }
         }
+        if let Some(counter) = sides.counting.of(posted.flags) {
+            counter.count_failure();
+        }
         // Nobody waits for what was injected, unless it is what has failed.
-        if is_flushed && !posted.reported && !is_receive {
+        if self.is_silent || is_flushed && !posted.reported && !is_receive {
             return;
         }
         let mut failure = ErrorEntry::new(entry(posted), errno(status));

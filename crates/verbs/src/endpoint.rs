@@ -15,6 +15,7 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Context, EpType, Errno, Flags, Result, flags};
 
 use crate::connection::Connection;
+use crate::counter::Counting;
 use crate::cq::{self, Cq, Side, Sides};
 use crate::domain::Domain;
 use crate::params::{IOV_MOST, NAME};
@@ -28,6 +29,7 @@ pub(crate) struct Bound {
     pub(crate) rx_cq: Option<Arc<Cq>>,
     pub(crate) tx_selective: bool,
     pub(crate) rx_selective: bool,
+    pub(crate) counting: Counting,
     /// The local end of the connection, once there is one.
     pub(crate) id: Option<Arc<CmId>>,
     /// The address to have.
@@ -117,22 +119,26 @@ impl Endpoint {
         let messages = caps.contains(Flags::MSG);
         let sends = messages && (caps.contains(Flags::SEND) || !caps.contains(Flags::RECV));
         let receives = messages && (caps.contains(Flags::RECV) || !caps.contains(Flags::SEND));
-        let lacks_tx = bound.tx_cq.is_none() && (sends || caps::is_rma_initiator(caps));
-        let lacks_rx = bound.rx_cq.is_none() && receives;
-        let tx = bound.tx_cq.as_ref().or(bound.rx_cq.as_ref());
-        let rx = bound.rx_cq.as_ref().or(bound.tx_cq.as_ref());
-        match (tx, rx) {
-            (Some(tx), Some(rx)) if !lacks_tx && !lacks_rx => Ok((Arc::clone(tx), Arc::clone(rx))),
-            _ => {
-                let side = if lacks_tx { "FI_TRANSMIT" } else { "FI_RECV" };
-                fi_warn!(
-                    NAME,
-                    Subsys::EpCtrl,
-                    "an endpoint has no completion queue; call fi_ep_bind with {side} before fi_enable"
-                );
-                Err(Errno::ENOCQ)
-            }
+        let starts = sends || caps::is_rma_initiator(caps);
+        let lacks_tx = starts && bound.tx_cq.is_none() && !bound.counting.counts_tx();
+        let lacks_rx = receives && bound.rx_cq.is_none() && !bound.counting.counts_rx();
+        if lacks_tx || lacks_rx {
+            let side = if lacks_tx { "FI_TRANSMIT" } else { "FI_RECV" };
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "an endpoint has no completion queue or counter; call fi_ep_bind with {side} before fi_enable"
+            );
+            return Err(Errno::ENOCQ);
         }
+        // What is only counted, and a side that is not used, needs one, too: the device has no other way.
+        let queue = |bound: &Option<Arc<Cq>>, size: usize| match bound {
+            Some(cq) => Ok(Arc::clone(cq)),
+            None => Cq::silent(&self.domain, size),
+        };
+        let tx = queue(&bound.tx_cq, self.info.tx.size)?;
+        let rx = queue(&bound.rx_cq, self.info.rx.size)?;
+        Ok((tx, rx))
     }
 
     /// The id of the connection, at an address of the domain's device.
@@ -195,7 +201,9 @@ impl Endpoint {
             );
         })?;
         let qp = Arc::new(qp);
-        let sides = Sides::new(&id, self.info.tx.size.max(1), self.info.rx.size.max(1));
+        let (tx_size, rx_size) = (self.info.tx.size.max(1), self.info.rx.size.max(1));
+        let sides = Sides::new(&id, tx_size, rx_size, bound.counting.clone());
+        sides.counting.start(&tx_cq, &rx_cq)?;
         self.connection.open(&id, &qp);
         for cq in [&tx_cq, &rx_cq] {
             cq.add(qp.number(), &sides);
@@ -261,6 +269,7 @@ impl Endpoint {
                 context: sending.context,
                 flags: sending.says,
                 reported: selected && !sending.is_inject,
+                len,
             },
             operation: sending.operation,
             fence: flags.contains(Flags::FENCE),
@@ -285,7 +294,8 @@ impl Endpoint {
             false => self.pieces(iov, writes, &mut pieces, &mut side)?,
         };
         let number = side.queue.next().ok_or(Errno::EAGAIN)?;
-        let is_signaled = request.posted.reported || side.queue.is_signal_due();
+        let is_counted = live.sides.counting.of(request.posted.flags).is_some();
+        let is_signaled = request.posted.reported || is_counted || side.queue.is_signal_due();
         let mut flags = SendFlags::empty();
         flags.set(SendFlags::SIGNALED, is_signaled);
         flags.set(SendFlags::INLINE, request.is_inline);
@@ -320,10 +330,11 @@ impl Endpoint {
             context,
             flags: flags![MSG RECV],
             reported: !live.rx_selective || flags.contains(Flags::COMPLETION),
+            len: 0,
         };
         // Some devices do not look at receives that a queue pair gets when it has failed.
         if self.connection.has_ended() || live.sides.broken.load(Ordering::Acquire) {
-            live.rx_cq.fail(&posted, Errno::ENOTCONN);
+            live.rx_cq.fail(&posted, &live.sides, Errno::ENOTCONN);
             return Ok(());
         }
         match self.try_post_receive(live, iov, posted) {

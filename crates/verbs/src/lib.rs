@@ -12,6 +12,7 @@
 mod atomic;
 mod cm;
 mod connection;
+mod counter;
 mod cq;
 mod devices;
 mod domain;
@@ -29,6 +30,7 @@ mod provider;
 mod queue;
 mod regions;
 
+pub use counter::Counter;
 pub use cq::Cq;
 pub use domain::Domain;
 pub use endpoint::Endpoint;

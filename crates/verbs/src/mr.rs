@@ -10,8 +10,8 @@ use ripstop_ibverbs::Access;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Flags, Result, flags};
 
+use crate::counter::Counter;
 use crate::domain::Domain;
-use crate::none::NoCounter;
 use crate::params::NAME;
 
 /// A memory region.
@@ -105,8 +105,13 @@ impl MemoryRegion for Mr {
         self.key
     }
 
-    fn bind_counter(&self, counter: &Arc<NoCounter>, _: Flags) -> Result<()> {
-        match **counter {}
+    fn bind_counter(&self, _: &Arc<Counter>, _: Flags) -> Result<()> {
+        fi_warn!(
+            NAME,
+            Subsys::Mr,
+            "devices do not tell what peers read and write, so nothing counts it (FI_RMA_EVENT is not offered)"
+        );
+        Err(Errno::ENOSYS)
     }
 
     /// The device ends what peers do there before it says that the region is gone.

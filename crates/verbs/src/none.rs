@@ -11,6 +11,7 @@ use ripstop_core::{Address, RxAttr, TxAttr};
 use ripstop_mem::UserBuf;
 use ripstop_types::{AvType, Context, Errno, FiAddr, Flags, Result};
 
+use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::Domain;
 
@@ -65,7 +66,7 @@ impl provider::SharedRx for NoSharedRx {
         match *self {}
     }
 
-    fn bind_counter(&self, _: &Arc<NoCounter>, _: Flags) -> Result<()> {
+    fn bind_counter(&self, _: &Arc<Counter>, _: Flags) -> Result<()> {
         match *self {}
     }
 
@@ -132,56 +133,6 @@ impl provider::PeerRx for NoPeerRx {
 /// Shared transmit contexts.
 #[derive(Debug)]
 pub enum NoSharedTx {}
-
-/// Counters.
-#[derive(Debug)]
-pub enum NoCounter {}
-
-impl provider::Counter for NoCounter {
-    fn read(&self) -> u64 {
-        match *self {}
-    }
-
-    fn read_error(&self) -> u64 {
-        match *self {}
-    }
-
-    fn add(&self, _: u64) {
-        match *self {}
-    }
-
-    fn set(&self, _: u64) {
-        match *self {}
-    }
-
-    fn add_error(&self, _: u64) {
-        match *self {}
-    }
-
-    fn set_error(&self, _: u64) {
-        match *self {}
-    }
-
-    fn is_busy(&self) -> bool {
-        match *self {}
-    }
-
-    fn wait(&self, _: u64, _: Option<std::time::Duration>) -> Result<()> {
-        match *self {}
-    }
-
-    fn wait_obj(&self) -> ripstop_types::WaitObj {
-        match *self {}
-    }
-
-    fn wait_fd(&self) -> Result<std::os::fd::BorrowedFd<'_>> {
-        match *self {}
-    }
-
-    fn try_wait(&self) -> Result<()> {
-        match *self {}
-    }
-}
 
 /// Address vectors.
 #[derive(Debug)]

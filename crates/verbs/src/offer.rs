@@ -32,6 +32,9 @@ const ORDER: MsgOrder = MsgOrder::RAR
 /// endpoint is enabled.
 const MOST_REQUESTS: usize = 16384;
 
+/// Counters that are offered, which are only memory.
+const MOST_COUNTERS: usize = 8192;
+
 /// Whether the program wants to get remote CQ data, which uses up receives: C libfabric asks for the mode
 /// only then, too.
 fn wants_data(hints: &Hints) -> bool {
@@ -63,6 +66,7 @@ fn domain(device: &Device) -> DomainAttr {
         mr_key_size: size_of::<u32>(),
         cq_data_size: size_of::<u32>(),
         cq_cnt: attr.max_cq,
+        cntr_cnt: MOST_COUNTERS,
         ep_cnt: attr.max_qp,
         tx_ctx_cnt: attr.max_qp.min(1024),
         rx_ctx_cnt: attr.max_qp.min(1024),

@@ -9,12 +9,13 @@ use ripstop_core::{FabricAttr, Info, RxAttr, TxAttr, fi_warn};
 use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Result};
 
 use crate::atomic;
+use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::mr::Mr;
-use crate::none::{NoAv, NoCounter, NoGroup, NoPeerRx, NoScalableEp, NoSharedRx, NoSharedTx};
+use crate::none::{NoAv, NoGroup, NoPeerRx, NoScalableEp, NoSharedRx, NoSharedTx};
 use crate::params::NAME;
 use crate::passive::PassiveEp;
 
@@ -57,7 +58,7 @@ impl provider::Domain for Domain {
     type PeerRx = NoPeerRx;
     type SharedTx = NoSharedTx;
     type Cq = Cq;
-    type Counter = NoCounter;
+    type Counter = Counter;
     type Av = NoAv;
     type Mr = Mr;
     type Group = NoGroup;
@@ -86,8 +87,8 @@ impl provider::Domain for Domain {
         Cq::open(self, attr)
     }
 
-    fn counter(self: &Arc<Self>, _: &CounterAttr) -> Result<Arc<NoCounter>> {
-        lacks("counters")
+    fn counter(self: &Arc<Self>, attr: &CounterAttr) -> Result<Arc<Counter>> {
+        Counter::open(self, attr)
     }
 
     fn av(self: &Arc<Self>, _: &AvAttr) -> Result<Arc<NoAv>> {
@@ -113,7 +114,7 @@ impl provider::Domain for Domain {
         Err(Errno::ENOENT)
     }
 
-    fn flush_work(self: &Arc<Self>, _: Option<&Arc<NoCounter>>) -> Result<()> {
+    fn flush_work(self: &Arc<Self>, _: Option<&Arc<Counter>>) -> Result<()> {
         Ok(())
     }
 

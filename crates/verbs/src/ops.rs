@@ -17,10 +17,11 @@ use ripstop_types::{
 };
 
 use crate::atomic;
+use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::Domain;
 use crate::endpoint::{Bound, Endpoint, Sending, flags_of};
-use crate::none::{NoAv, NoCounter, NoGroup, NoPeerRx, NoSharedRx, NoSharedTx};
+use crate::none::{NoAv, NoGroup, NoPeerRx, NoSharedRx, NoSharedTx};
 use crate::params::NAME;
 use crate::passive::ip;
 use crate::private_data;
@@ -133,8 +134,15 @@ impl provider::Endpoint for Endpoint {
         Ok(())
     }
 
-    fn bind_counter(&self, counter: &Arc<NoCounter>, _: Flags) -> Result<()> {
-        match **counter {}
+    fn bind_counter(&self, counter: &Arc<Counter>, flags: Flags) -> Result<()> {
+        const KNOWN: Flags = flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE];
+        if !KNOWN.contains(flags) || flags.is_empty() {
+            return Err(Errno::EBADFLAGS);
+        }
+        if !Arc::ptr_eq(&counter.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        self.unfinished()?.counting.bind(counter, flags)
     }
 
     fn bind_av(&self, av: &Arc<NoAv>) -> Result<()> {

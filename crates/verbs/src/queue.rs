@@ -13,6 +13,8 @@ pub(crate) struct Posted {
     pub(crate) flags: Flags,
     /// Whether its success is told to the program.
     pub(crate) reported: bool,
+    /// Bytes of it, for who counts them.
+    pub(crate) len: usize,
 }
 
 /// The requests of one side of a queue pair. Their numbers count up, so that a completion also says how
@@ -83,6 +85,7 @@ mod tests {
             context,
             flags: Flags::SEND,
             reported: true,
+            len: 0,
         }
     }
 
