@@ -401,6 +401,13 @@ impl Counting {
         self.recv.is_some()
     }
 
+    /// Receives are counted by `other`, where they have no counter.
+    pub(crate) fn count_receives_by(&mut self, other: Option<&Arc<Counter>>) {
+        if self.recv.is_none() {
+            self.recv = other.cloned();
+        }
+    }
+
     /// What the queues of both sides report is counted.
     pub(crate) fn start(&self, tx: &Arc<Cq>, rx: &Arc<Cq>) -> Result<()> {
         for counter in [&self.send, &self.read, &self.write].into_iter().flatten() {

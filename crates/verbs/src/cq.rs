@@ -20,6 +20,7 @@ use crate::domain::Domain;
 use crate::params::NAME;
 use crate::queue::{Posted, Queue};
 use crate::regions::Hit;
+use crate::shared_rx::SharedRx;
 
 /// Entries of a queue whose opener named no number, and of any that is smaller.
 const LEAST_ENTRIES: usize = 1024;
@@ -38,6 +39,9 @@ pub(crate) struct Sides {
     pub(crate) rx: Mutex<Side>,
     pub(crate) id: Arc<CmId>,
     pub(crate) counting: Counting,
+    /// The context that has the receives, and whether only those are told that ask for it.
+    pub(crate) srx: Option<Arc<SharedRx>>,
+    pub(crate) rx_selective: bool,
     /// Set once a request has failed, and the connection with it.
     pub(crate) broken: AtomicBool,
 }
@@ -50,11 +54,13 @@ pub(crate) struct Side {
 }
 
 impl Sides {
+    /// Of an endpoint whose queue pair holds so many requests.
     pub(crate) fn new(
         id: &Arc<CmId>,
-        tx_size: usize,
-        rx_size: usize,
+        (tx_size, rx_size): (usize, usize),
         counting: Counting,
+        srx: Option<Arc<SharedRx>>,
+        rx_selective: bool,
     ) -> Arc<Self> {
         let side = |size| {
             Mutex::new(Side {
@@ -67,8 +73,25 @@ impl Sides {
             rx: side(rx_size),
             id: Arc::clone(id),
             counting,
+            srx,
+            rx_selective,
             broken: AtomicBool::new(false),
         })
+    }
+
+    /// The request that a completion is of, and how many requests have ended with it whose room is free.
+    fn end(&self, number: u64) -> Option<(Posted, usize)> {
+        let (is_receive, number) = (number & RECEIVE != 0, number & !RECEIVE);
+        match (&self.srx, is_receive) {
+            (Some(srx), true) => {
+                let mut posted = srx.end(number)?;
+                posted.reported |= !self.rx_selective;
+                // It has given the room back everywhere.
+                Some((posted, 0))
+            }
+            (None, true) => self.rx.lock().queue.end(number),
+            (_, false) => self.tx.lock().queue.end(number),
+        }
     }
 }
 
@@ -206,9 +229,9 @@ impl Cq {
         self.endpoints.write().remove(&number);
     }
 
-    /// Takes room for the completion of a request.
-    pub(crate) fn take_room(&self) -> bool {
-        let less = |room: usize| room.checked_sub(1);
+    /// Takes room for the completions of so many requests.
+    pub(crate) fn take_room(&self, requests: usize) -> bool {
+        let less = |room: usize| room.checked_sub(requests);
         let taken = self
             .room
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
@@ -304,9 +327,7 @@ impl Cq {
     /// Makes an entry of what the device says.
     fn report(&self, wc: &Wc, sides: &Sides, entries: &mut Entries) {
         let is_receive = wc.id() & RECEIVE != 0;
-        let side = if is_receive { &sides.rx } else { &sides.tx };
-        let ended = side.lock().queue.end(wc.id() & !RECEIVE);
-        let Some((posted, requests)) = ended else {
+        let Some((posted, requests)) = sides.end(wc.id()) else {
             return;
         };
         self.give_room(requests);

@@ -16,11 +16,13 @@ use ripstop_types::{Context, EpType, Errno, Flags, Result, flags};
 
 use crate::connection::Connection;
 use crate::counter::Counting;
-use crate::cq::{self, Cq, Side, Sides};
+use crate::cq::{self, Cq, Sides};
 use crate::domain::Domain;
 use crate::params::{IOV_MOST, NAME};
 use crate::passive::{ConnRequest, bind, ip};
 use crate::queue::Posted;
+use crate::regions::Hit;
+use crate::shared_rx::SharedRx;
 
 /// What the program has bound, and where the endpoint comes from.
 #[derive(Default)]
@@ -30,6 +32,7 @@ pub(crate) struct Bound {
     pub(crate) tx_selective: bool,
     pub(crate) rx_selective: bool,
     pub(crate) counting: Counting,
+    pub(crate) srx: Option<Arc<SharedRx>>,
     /// The local end of the connection, once there is one.
     pub(crate) id: Option<Arc<CmId>>,
     /// The address to have.
@@ -182,6 +185,10 @@ impl Endpoint {
         if !self.connection.has_eq() {
             return Err(Errno::ENOEQ);
         }
+        let srx = bound.srx.clone();
+        if let Some(srx) = &srx {
+            bound.counting.count_receives_by(srx.counter());
+        }
         let (tx_cq, rx_cq) = self.queues(&bound)?;
         let id = self.take_id(&mut bound)?;
         let count = |size: usize| u32::try_from(size.max(1)).unwrap_or(u32::MAX);
@@ -193,7 +200,8 @@ impl Endpoint {
             inline: u32::try_from(self.info.tx.inject_size).unwrap_or(u32::MAX),
         };
         let (tx, rx) = (&tx_cq.device_cq, &rx_cq.device_cq);
-        let qp = Qp::new(&id, &self.domain.pd, tx, rx, None, cap).inspect_err(|error| {
+        let srq = srx.as_ref().map(|srx| &srx.srq);
+        let qp = Qp::new(&id, &self.domain.pd, tx, rx, srq, cap).inspect_err(|error| {
             fi_warn!(
                 NAME,
                 Subsys::EpCtrl,
@@ -201,9 +209,13 @@ impl Endpoint {
             );
         })?;
         let qp = Arc::new(qp);
-        let (tx_size, rx_size) = (self.info.tx.size.max(1), self.info.rx.size.max(1));
-        let sides = Sides::new(&id, tx_size, rx_size, bound.counting.clone());
-        sides.counting.start(&tx_cq, &rx_cq)?;
+        let sizes = (self.info.tx.size.max(1), self.info.rx.size.max(1));
+        let counting = bound.counting.clone();
+        counting.start(&tx_cq, &rx_cq)?;
+        let sides = Sides::new(&id, sizes, counting, srx, bound.rx_selective);
+        if let Some(srx) = &sides.srx {
+            srx.attach(&rx_cq)?;
+        }
         self.connection.open(&id, &qp);
         for cq in [&tx_cq, &rx_cq] {
             cq.add(qp.number(), &sides);
@@ -291,7 +303,7 @@ impl Endpoint {
         let mut pieces = [Sge::default(); IOV_MOST];
         let count = match request.is_inline {
             true => list(iov, &mut pieces, |_| Ok(0))?,
-            false => self.pieces(iov, writes, &mut pieces, &mut side)?,
+            false => registered(&self.domain, iov, writes, &mut pieces, &mut side.hit)?,
         };
         let number = side.queue.next().ok_or(Errno::EAGAIN)?;
         let is_counted = live.sides.counting.of(request.posted.flags).is_some();
@@ -302,12 +314,15 @@ impl Endpoint {
         flags.set(SendFlags::FENCE, request.fence);
         let operation = request.operation;
         let request_list = SendRequest::new(number, operation, &pieces[..count], flags)?;
-        if !live.tx_cq.take_room() {
+        if !live.tx_cq.take_room(1) {
             return Err(Errno::EAGAIN);
         }
         match live.qp.post_send(&mut [request_list]) {
             Ok(()) => side.queue.push(request.posted, is_signaled),
-            Err(error) => return Err(refused(&live.tx_cq, error)),
+            Err(error) => {
+                live.tx_cq.give_room(1);
+                return Err(refused(error));
+            }
         }
         Ok(())
     }
@@ -326,6 +341,14 @@ impl Endpoint {
             return Err(unknown(flags - KNOWN));
         }
         self.length(iov, self.info.rx.iov_limit)?;
+        if live.sides.srx.is_some() {
+            fi_warn_sparse!(
+                NAME,
+                Subsys::EpData,
+                "an endpoint with a shared receive context has no receives of its own; post to the context"
+            );
+            return Err(Errno::EOPNOTSUPP);
+        }
         let posted = Posted {
             context,
             flags: flags![MSG RECV],
@@ -349,56 +372,63 @@ impl Endpoint {
     fn try_post_receive(&self, live: &Live, iov: &[UserBuf], posted: Posted) -> Result<()> {
         let mut side = live.sides.rx.lock();
         let mut pieces = [Sge::default(); IOV_MOST];
-        let count = self.pieces(iov, true, &mut pieces, &mut side)?;
+        let count = registered(&self.domain, iov, true, &mut pieces, &mut side.hit)?;
         let number = side.queue.next().ok_or(Errno::EAGAIN)?;
         let request = RecvRequest::new(cq::receive(number), &pieces[..count])?;
-        if !live.rx_cq.take_room() {
+        if !live.rx_cq.take_room(1) {
             return Err(Errno::EAGAIN);
         }
         match live.qp.post_recv(&mut [request]) {
             Ok(()) => side.queue.push(posted, true),
-            Err(error) => return Err(refused(&live.rx_cq, error)),
+            Err(error) => {
+                live.rx_cq.give_room(1);
+                return Err(refused(error));
+            }
         }
         Ok(())
     }
 
     /// The bytes of a list of buffers, which is not too long.
     fn length(&self, iov: &[UserBuf], limit: usize) -> Result<usize> {
-        if iov.len() > limit.min(IOV_MOST) {
-            return Err(Errno::EINVAL);
-        }
-        let add = |sum: usize, buf: &UserBuf| sum.checked_add(buf.len());
-        let len = iov.iter().try_fold(0, add).ok_or(Errno::EMSGSIZE)?;
+        let len = length(iov, limit)?;
         match len <= self.info.ep.max_msg_size {
             true => Ok(len),
             false => Err(Errno::EMSGSIZE),
         }
     }
+}
 
-    /// The pieces of registered memory that buffers are.
-    fn pieces(
-        &self,
-        iov: &[UserBuf],
-        writes: bool,
-        pieces: &mut [Sge; IOV_MOST],
-        side: &mut Side,
-    ) -> Result<usize> {
-        let regions = &self.domain.regions;
-        list(iov, pieces, |buf| {
-            regions.find(buf, writes, &mut side.hit).ok_or_else(|| {
-                let access = if writes { "FI_RECV or FI_READ" } else { "FI_SEND or FI_WRITE" };
-                fi_warn_sparse!(
-                    NAME,
-                    Subsys::EpData,
-                    "{} bytes at {:#x} are in no region of this domain; register them with {access} \
-                     (FI_MR_LOCAL)",
-                    buf.len(),
-                    buf.addr()
-                );
-                Errno::EINVAL
-            })
-        })
+/// The bytes of a list of buffers, which is not too long.
+pub(crate) fn length(iov: &[UserBuf], limit: usize) -> Result<usize> {
+    if iov.len() > limit.min(IOV_MOST) {
+        return Err(Errno::EINVAL);
     }
+    let add = |sum: usize, buf: &UserBuf| sum.checked_add(buf.len());
+    iov.iter().try_fold(0, add).ok_or(Errno::EMSGSIZE)
+}
+
+/// The pieces of registered memory that buffers are, which the device writes if `writes`; returns how many
+/// there are.
+pub(crate) fn registered(
+    domain: &Domain,
+    iov: &[UserBuf],
+    writes: bool,
+    pieces: &mut [Sge; IOV_MOST],
+    hit: &mut Hit,
+) -> Result<usize> {
+    list(iov, pieces, |buf| {
+        domain.regions.find(buf, writes, hit).ok_or_else(|| {
+            let access = if writes { "FI_RECV or FI_READ" } else { "FI_SEND or FI_WRITE" };
+            fi_warn_sparse!(
+                NAME,
+                Subsys::EpData,
+                "{} bytes at {:#x} are in no region of this domain; register them with {access} (FI_MR_LOCAL)",
+                buf.len(),
+                buf.addr()
+            );
+            Errno::EINVAL
+        })
+    })
 }
 
 /// A request as it is tried, twice if the first time finds no room.
@@ -437,9 +467,8 @@ fn list(
     Ok(count)
 }
 
-/// A request was not posted: gives back the room that it had.
-fn refused(cq: &Cq, error: PostError) -> Errno {
-    cq.give_room(1);
+/// Why a request was not posted.
+pub(crate) fn refused(error: PostError) -> Errno {
     match error.errno {
         Errno::ENOMEM => Errno::EAGAIN,
         errno => {
@@ -454,7 +483,7 @@ fn refused(cq: &Cq, error: PostError) -> Errno {
 }
 
 /// Refuses flags that an operation does not have.
-fn unknown(flags: Flags) -> Errno {
+pub(crate) fn unknown(flags: Flags) -> Errno {
     fi_warn_sparse!(
         NAME,
         Subsys::EpData,
@@ -479,10 +508,17 @@ impl Drop for Endpoint {
             rx_cq,
             ..
         } = live;
+        // What the device has put into receives of others is told before it forgets the queue pair.
+        if sides.srx.is_some() {
+            rx_cq.progress();
+        }
         // The last owner: no event is on its way any more.
         drop(qp);
         tx_cq.remove(number);
         rx_cq.remove(number);
+        if let Some(srx) = &sides.srx {
+            srx.detach(&rx_cq);
+        }
         tx_cq.give_room(sides.tx.lock().queue.len());
         rx_cq.give_room(sides.rx.lock().queue.len());
     }

@@ -29,6 +29,7 @@ mod private_data;
 mod provider;
 mod queue;
 mod regions;
+mod shared_rx;
 
 pub use counter::Counter;
 pub use cq::Cq;
@@ -38,3 +39,4 @@ pub use fabric::Fabric;
 pub use mr::Mr;
 pub use passive::PassiveEp;
 pub use provider::VerbsProvider;
+pub use shared_rx::SharedRx;

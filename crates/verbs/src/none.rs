@@ -4,15 +4,11 @@
 use std::sync::Arc;
 
 use ripstop_core::eq::EventQueue;
-use ripstop_core::provider::{
-    self, Arrival, DataCall, Done, EpOption, RecvKind, RxContext, Threshold, TxContext,
-};
+use ripstop_core::provider::{self, Arrival, Done, RxContext, TxContext};
 use ripstop_core::{Address, RxAttr, TxAttr};
 use ripstop_mem::UserBuf;
-use ripstop_types::{AvType, Context, Errno, FiAddr, Flags, Result};
+use ripstop_types::{AvType, Context, Errno, FiAddr, Result};
 
-use crate::counter::Counter;
-use crate::cq::Cq;
 use crate::domain::Domain;
 
 /// Scalable endpoints.
@@ -52,49 +48,6 @@ impl provider::ScalableEp for NoScalableEp {
         _: Option<&RxAttr>,
     ) -> Result<RxContext<Self::Domain>> {
         match **self {}
-    }
-}
-
-/// Shared receive contexts.
-#[derive(Debug)]
-pub enum NoSharedRx {}
-
-impl provider::SharedRx for NoSharedRx {
-    type Domain = Domain;
-
-    fn bind_cq(&self, _: &Arc<Cq>, _: Flags) -> Result<()> {
-        match *self {}
-    }
-
-    fn bind_counter(&self, _: &Arc<Counter>, _: Flags) -> Result<()> {
-        match *self {}
-    }
-
-    fn recv(
-        &self,
-        _: RecvKind,
-        _: &[UserBuf],
-        _: FiAddr,
-        _: Context,
-        _: Option<Flags>,
-    ) -> Result<()> {
-        match *self {}
-    }
-
-    fn trigger(&self, _: &DataCall<'_>, _: Threshold<'_, Self::Domain>) -> Result<()> {
-        match *self {}
-    }
-
-    fn cancel(&self, _: Context) -> Result<()> {
-        match *self {}
-    }
-
-    fn option(&self, _: EpOption) -> Result<usize> {
-        match *self {}
-    }
-
-    fn set_option(&self, _: EpOption, _: usize) -> Result<()> {
-        match *self {}
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is offered of a device (man page `fi_getinfo(3)`).
 
-use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, TxAttr};
+use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, Info, RxAttr, SHARED_CONTEXT, TxAttr};
 use ripstop_types::{
     AddrFormat, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Protocol, ResourceMgmt, Threading,
     flags,
@@ -49,6 +49,12 @@ fn wants_data(hints: &Hints) -> bool {
     hints.mode.contains(Mode::RX_CQ_DATA) || in_rx || in_domain
 }
 
+/// Whether receives are to be those of a shared context.
+fn wants_shared_rx(hints: &Hints) -> bool {
+    let ep = hints.ep.as_ref();
+    ep.is_some_and(|ep| ep.rx_ctx_cnt == SHARED_CONTEXT)
+}
+
 /// What domains of a device have.
 fn domain(device: &Device) -> DomainAttr {
     let attr = &device.attr;
@@ -72,6 +78,7 @@ fn domain(device: &Device) -> DomainAttr {
         rx_ctx_cnt: attr.max_qp.min(1024),
         max_ep_tx_ctx: 1,
         max_ep_rx_ctx: 1,
+        max_ep_srx_ctx: attr.max_srq,
         mr_iov_limit: 1,
         mr_cnt: attr.max_mr,
         caps: COMM,
@@ -83,6 +90,7 @@ fn domain(device: &Device) -> DomainAttr {
 /// The offer of a device.
 pub(crate) fn offer(device: &Device, params: &Params, hints: Option<&Hints>) -> Info {
     let attr = &device.attr;
+    let shares = attr.max_srq > 0 && hints.is_some_and(wants_shared_rx);
     let max_msg = device.port.max_msg as usize;
     let rx_mode = match hints.is_none_or(wants_data) {
         true => Mode::RX_CQ_DATA,
@@ -93,6 +101,14 @@ pub(crate) fn offer(device: &Device, params: &Params, hints: Option<&Hints>) -> 
         false => Flags::empty(),
     };
     let requests = attr.max_qp_wr.min(MOST_REQUESTS);
+    let receives = match shares {
+        true => attr.max_srq_wr.min(MOST_REQUESTS),
+        false => requests,
+    };
+    let receive_pieces = match shares {
+        true => attr.max_srq_sge,
+        false => attr.max_sge,
+    };
     Info {
         caps: TX_CAPS | RX_CAPS | COMM | atomics,
         // Who says nothing is told in both places.
@@ -116,8 +132,8 @@ pub(crate) fn offer(device: &Device, params: &Params, hints: Option<&Hints>) -> 
             mode: rx_mode,
             op_flags: Flags::COMPLETION,
             msg_order: ORDER,
-            size: requests,
-            iov_limit: params.rx_iov_limit.min(attr.max_sge),
+            size: receives,
+            iov_limit: params.rx_iov_limit.min(receive_pieces),
             ..RxAttr::default()
         },
         ep: EpAttr {
@@ -128,7 +144,7 @@ pub(crate) fn offer(device: &Device, params: &Params, hints: Option<&Hints>) -> 
             max_order_raw_size: max_msg,
             max_order_waw_size: max_msg,
             tx_ctx_cnt: 1,
-            rx_ctx_cnt: 1,
+            rx_ctx_cnt: if shares { SHARED_CONTEXT } else { 1 },
             ..EpAttr::default()
         },
         domain: domain(device),

@@ -15,9 +15,10 @@ use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::mr::Mr;
-use crate::none::{NoAv, NoGroup, NoPeerRx, NoScalableEp, NoSharedRx, NoSharedTx};
+use crate::none::{NoAv, NoGroup, NoPeerRx, NoScalableEp, NoSharedTx};
 use crate::params::NAME;
 use crate::passive::PassiveEp;
+use crate::shared_rx::SharedRx;
 
 impl provider::Fabric for Fabric {
     type SafeDomain = Domain;
@@ -54,7 +55,7 @@ fn lacks<T>(what: &str) -> Result<T> {
 impl provider::Domain for Domain {
     type Endpoint = Endpoint;
     type ScalableEp = NoScalableEp;
-    type SharedRx = NoSharedRx;
+    type SharedRx = SharedRx;
     type PeerRx = NoPeerRx;
     type SharedTx = NoSharedTx;
     type Cq = Cq;
@@ -71,8 +72,11 @@ impl provider::Domain for Domain {
         lacks("scalable endpoints")
     }
 
-    fn shared_rx(self: &Arc<Self>, _: &RxAttr) -> Result<Arc<NoSharedRx>> {
-        lacks("shared receive contexts")
+    fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<SharedRx>> {
+        match self.attr.max_srq {
+            0 => lacks("shared receive contexts"),
+            _ => SharedRx::open(self, attr),
+        }
     }
 
     fn peer_rx(self: &Arc<Self>) -> Result<Arc<NoPeerRx>> {

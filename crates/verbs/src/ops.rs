@@ -21,10 +21,11 @@ use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::Domain;
 use crate::endpoint::{Bound, Endpoint, Sending, flags_of};
-use crate::none::{NoAv, NoGroup, NoPeerRx, NoSharedRx, NoSharedTx};
+use crate::none::{NoAv, NoGroup, NoPeerRx, NoSharedTx};
 use crate::params::NAME;
 use crate::passive::ip;
 use crate::private_data;
+use crate::shared_rx::SharedRx;
 
 /// Flags that an endpoint may have as its default for sends, and for receives.
 const TX_FLAGS: Flags = flags![INJECT INJECT_COMPLETE TRANSMIT_COMPLETE COMPLETION];
@@ -79,7 +80,7 @@ fn untagged(kind: SendKind) -> Result<()> {
 
 #[cold]
 #[inline(never)]
-fn has_no_tags() -> Errno {
+pub(crate) fn has_no_tags() -> Errno {
     fi_warn_sparse!(
         NAME,
         Subsys::EpData,
@@ -155,8 +156,18 @@ impl provider::Endpoint for Endpoint {
         eq.add_source(&source)
     }
 
-    fn bind_srx(&self, srx: &Arc<NoSharedRx>) -> Result<()> {
-        match **srx {}
+    fn bind_srx(&self, srx: &Arc<SharedRx>) -> Result<()> {
+        if !Arc::ptr_eq(&srx.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        let mut bound = self.unfinished()?;
+        match bound.srx {
+            Some(_) => Err(Errno::EINVAL),
+            None => {
+                bound.srx = Some(Arc::clone(srx));
+                Ok(())
+            }
+        }
     }
 
     fn bind_peer_rx(&self, rx: &Arc<NoPeerRx>) -> Result<()> {
