@@ -458,6 +458,101 @@ fn denied(site: &Site, listener: &ripstop_verbs::PassiveEp) {
     }
 }
 
+/// Requests that wait for more: in order, whoever gives them to the device, and never lost.
+fn batches(site: &Site, listener: &ripstop_verbs::PassiveEp) {
+    let (client, server) = connect(site, listener);
+    let more = Some(flags![MORE COMPLETION]);
+    let any = FiAddr::UNSPEC;
+    let send = |context: usize, flags| {
+        let buf = [client.part(context * 8, 8)];
+        client
+            .ep
+            .send(SendKind::Msg, &buf, None, any, context, flags)
+    };
+    let receive = |context: usize, flags| {
+        let buf = [server.part(context * 8, 8)];
+        server.ep.recv(RecvKind::Msg, &buf, any, context, flags)
+    };
+    let arrives = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            server.expect(number, flags![MSG RECV]);
+            assert_eq!(server.read(number * 8, 8), number.to_ne_bytes());
+        }
+    };
+    for number in 0..1000_usize {
+        client.write(number * 8, &number.to_ne_bytes());
+    }
+    // The last one takes all along; more of them than go at once.
+    for number in 0..100 {
+        receive(number, more).expect("posted");
+    }
+    receive(100, None).expect("posted");
+    for number in 0..100 {
+        send(number, more).expect("posted");
+    }
+    send(100, None).expect("posted");
+    arrives(0..101);
+    for number in 0..101 {
+        client.expect(number, flags![MSG SEND]);
+    }
+    // Nothing follows, but the queues are read.
+    receive(101, more).expect("posted");
+    send(101, more).expect("posted");
+    assert_eq!(server.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    client.expect(101, flags![MSG SEND]);
+    arrives(101..102);
+    // What is injected takes along what waits.
+    for number in 102..104 {
+        receive(number, None).expect("posted");
+    }
+    send(102, more).expect("posted");
+    let small = Parked::park(103_usize.to_ne_bytes().to_vec());
+    let flags = Some(flags![MORE INJECT COMPLETION]);
+    let buf = [small.buf()];
+    let posted = client.ep.send(SendKind::Msg, &buf, None, any, 103, flags);
+    posted.expect("posted");
+    arrives(102..104);
+    for number in 102..104 {
+        client.expect(number, flags![MSG SEND]);
+    }
+    // A queue that is full of them goes on: as many as it holds, twice.
+    let size = site.info.tx.size;
+    assert_eq!(size, site.info.rx.size);
+    for round in 0..2 {
+        for number in 0..size {
+            send(number, more).expect("posted");
+        }
+        // There is no receive yet, so none of them has ended.
+        assert_eq!(send(0, more), Err(Errno::EAGAIN), "round {round}");
+        for number in 0..size {
+            receive(number, more).expect("posted");
+        }
+        arrives(0..size);
+        for number in 0..size {
+            client.expect(number, flags![MSG SEND]);
+        }
+    }
+    // Ends with the connection: what waits goes out before.
+    receive(1, None).expect("posted");
+    receive(2, more).expect("posted");
+    send(1, more).expect("posted");
+    client.ep.shutdown().expect("begun");
+    arrives(1..2);
+    for _ in 0..2 {
+        assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
+    }
+    let failure = server.next().expect_err("flushed");
+    assert_eq!(failure.entry.context, 2);
+    // One closes with what waits, of which nothing is told.
+    let (client, server) = connect(site, listener);
+    let buf = [client.part(0, 8)];
+    let sent = client.ep.send(SendKind::Msg, &buf, None, any, 1, more);
+    sent.expect("posted");
+    drop(client);
+    assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
+    drop(server);
+}
+
 /// A shared receive context: two endpoints get what was posted to it, each tells of its own messages, and what
 /// is left when one closes is for the other.
 fn shared(site: &Site, listener: &ripstop_verbs::PassiveEp) {
@@ -686,9 +781,10 @@ fn main() {
     goodbye(&site, client, server);
     refused(&site, &listener);
     denied(&site, &listener);
+    batches(&site, &listener);
     counted(&site, &listener);
     shared(&site, &listener);
     println!(
-        "verbs_pair: messages, reads, writes, atomics, counters, shared receives, refusals and ends: all right"
+        "verbs_pair: messages, reads, writes, atomics, batches, counters, shared receives, refusals and ends: all right"
     );
 }

@@ -11,10 +11,12 @@ use ripstop_core::log::Subsys;
 use ripstop_core::provider::{CompletionQueue, CqAttr};
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_engine::cq::{CompletionQueue as Entries, ErrorEntry};
-use ripstop_ibverbs::{CmId, CompletionChannel, Status, Wc, WcKind};
+use ripstop_ibverbs::{CmId, CompletionChannel, Qp, Status, Wc, WcKind};
 use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
 use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result, WaitObj, flags};
 
+use crate::batch::{self, Batch, Waits};
+use crate::connection::Connection;
 use crate::counter::Counting;
 use crate::domain::Domain;
 use crate::params::NAME;
@@ -33,11 +35,11 @@ const RECEIVE: u64 = 1 << 63;
 pub(crate) const IDLE_READS: u32 = 64;
 
 /// What an endpoint and its queues share: the requests that the device has.
-#[derive(Debug)]
 pub(crate) struct Sides {
-    pub(crate) tx: Mutex<Side>,
-    pub(crate) rx: Mutex<Side>,
+    pub(crate) tx: Mutex<Side<batch::Send>>,
+    pub(crate) rx: Mutex<Side<batch::Receive>>,
     pub(crate) id: Arc<CmId>,
+    pub(crate) connection: Arc<Connection>,
     pub(crate) counting: Counting,
     /// The context that has the receives, and whether only those are told that ask for it.
     pub(crate) srx: Option<Arc<SharedRx>>,
@@ -47,36 +49,70 @@ pub(crate) struct Sides {
 }
 
 /// The requests of one side.
-#[derive(Debug)]
-pub(crate) struct Side {
+pub(crate) struct Side<T> {
     pub(crate) queue: Queue,
     pub(crate) hit: Hit,
+    /// The last requests of the queue that the device does not have yet.
+    pub(crate) batch: Batch<T>,
+    /// Until the endpoint closes.
+    pub(crate) qp: Option<Arc<Qp>>,
+}
+
+impl<T: Waits> Side<T> {
+    /// The side of a queue pair that reports to `cq`.
+    pub(crate) fn new(capacity: usize, cq: &Cq, qp: &Arc<Qp>) -> Self {
+        Self {
+            queue: Queue::new(capacity),
+            hit: Hit::default(),
+            batch: Batch::new(&cq.batches),
+            qp: Some(Arc::clone(qp)),
+        }
+    }
+
+    /// Gives what waits to the device.
+    ///
+    /// # Errors
+    /// The requests that it did not take, oldest first, and why.
+    pub(crate) fn flush(&mut self) -> core::result::Result<(), (Vec<Posted>, Errno)> {
+        let Some(qp) = &self.qp else { return Ok(()) };
+        let posted = self.batch.post(qp);
+        posted.map_err(|(count, errno)| (self.queue.take_back(count), errno))
+    }
+
+    /// The endpoint closes: the queue pair is no longer used from here.
+    pub(crate) fn close(&mut self) {
+        self.batch.clear();
+        self.qp = None;
+    }
 }
 
 impl Sides {
-    /// Of an endpoint whose queue pair holds so many requests.
-    pub(crate) fn new(
-        id: &Arc<CmId>,
-        (tx_size, rx_size): (usize, usize),
-        counting: Counting,
-        srx: Option<Arc<SharedRx>>,
-        rx_selective: bool,
-    ) -> Arc<Self> {
-        let side = |size| {
-            Mutex::new(Side {
-                queue: Queue::new(size),
-                hit: Hit::default(),
-            })
+    /// Whether the queue pair does not look at receives any more.
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.connection.has_ended() || self.broken.load(Ordering::Acquire)
+    }
+
+    /// Gives what waits to the device, of the sides that report to the queue with this count; what fails.
+    fn flush(&self, batches: &Arc<AtomicUsize>) -> Vec<(Posted, Errno)> {
+        let mut failed = Vec::new();
+        let mut tell = |(requests, errno): (Vec<Posted>, Errno)| {
+            failed.extend(requests.into_iter().map(|posted| (posted, errno)));
         };
-        Arc::new(Self {
-            tx: side(tx_size),
-            rx: side(rx_size),
-            id: Arc::clone(id),
-            counting,
-            srx,
-            rx_selective,
-            broken: AtomicBool::new(false),
-        })
+        let mut tx = self.tx.lock();
+        if tx.batch.is_of(batches) && !tx.batch.is_empty() {
+            tx.flush().unwrap_or_else(&mut tell);
+        }
+        drop(tx);
+        let mut rx = self.rx.lock();
+        if rx.batch.is_of(batches) && !rx.batch.is_empty() {
+            if self.is_deaf() {
+                let count = rx.batch.clear();
+                tell((rx.queue.take_back(count), Errno::ENOTCONN));
+            } else {
+                rx.flush().unwrap_or_else(tell);
+            }
+        }
+        failed
     }
 
     /// The request that a completion is of, and how many requests have ended with it whose room is free.
@@ -126,6 +162,8 @@ pub struct Cq {
     endpoints: RwLock<HashMap<u32, Arc<Sides>>>,
     /// How many more requests may be under way, so that their completions have room.
     room: AtomicUsize,
+    /// How many batches of requests wait that report here.
+    batches: Arc<AtomicUsize>,
     idle: AtomicU32,
     obj: WaitObj,
     waiting: Option<Waiting>,
@@ -209,6 +247,7 @@ impl Cq {
                 taken: vec![Wc::default(); bunch].into(),
             }),
             endpoints: RwLock::default(),
+            batches: Arc::default(),
             idle: AtomicU32::new(0),
             obj: attr.wait,
             waiting,
@@ -260,15 +299,39 @@ impl Cq {
 
     /// A request of an endpoint fails without the device.
     pub(crate) fn fail(&self, posted: &Posted, sides: &Sides, error: Errno) {
+        let mut state = self.state.lock();
+        self.report_refused(posted, sides, error, &mut state.entries);
+        drop(state);
+        self.wake();
+    }
+
+    #[cold]
+    fn report_refused(&self, posted: &Posted, sides: &Sides, error: Errno, entries: &mut Entries) {
         if let Some(counter) = sides.counting.of(posted.flags) {
             counter.count_failure();
         }
-        if self.is_silent {
-            return;
+        if !self.is_silent {
+            entries.push_error(ErrorEntry::new(entry(posted), error));
         }
-        let failure = ErrorEntry::new(entry(posted), error);
-        self.state.lock().entries.push_error(failure);
-        self.wake();
+    }
+
+    /// Gives the requests of an endpoint that wait for more to the device.
+    pub(crate) fn flush(&self, sides: &Sides) {
+        for (posted, error) in sides.flush(&self.batches) {
+            self.give_room(1);
+            self.fail(&posted, sides, error);
+        }
+    }
+
+    /// Gives all requests that wait for more to the device: nobody posts any while the queue is read.
+    #[cold]
+    fn flush_all(&self, entries: &mut Entries) {
+        for sides in self.endpoints.read().values() {
+            for (posted, error) in sides.flush(&self.batches) {
+                self.give_room(1);
+                self.report_refused(&posted, sides, error, entries);
+            }
+        }
     }
 
     /// Takes what the device has for others to read.
@@ -299,6 +362,9 @@ impl Cq {
     /// Takes a bunch of completions from the device; whether there may be more.
     fn take(&self, state: &mut State) -> bool {
         let State { entries, taken } = state;
+        if self.batches.load(Ordering::Acquire) > 0 {
+            self.flush_all(entries);
+        }
         let count = match self.device_cq.poll(taken) {
             Ok(count) => count,
             Err(error) => {

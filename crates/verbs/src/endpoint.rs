@@ -1,7 +1,7 @@
 //! Endpoints, and the way of a request to the device.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -14,9 +14,10 @@ use ripstop_ibverbs::{
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, EpType, Errno, Flags, Result, flags};
 
+use crate::batch;
 use crate::connection::Connection;
 use crate::counter::Counting;
-use crate::cq::{self, Cq, Sides};
+use crate::cq::{self, Cq, Side, Sides};
 use crate::domain::Domain;
 use crate::params::{IOV_MOST, NAME};
 use crate::passive::{ConnRequest, bind, ip};
@@ -209,10 +210,17 @@ impl Endpoint {
             );
         })?;
         let qp = Arc::new(qp);
-        let sizes = (self.info.tx.size.max(1), self.info.rx.size.max(1));
-        let counting = bound.counting.clone();
-        counting.start(&tx_cq, &rx_cq)?;
-        let sides = Sides::new(&id, sizes, counting, srx, bound.rx_selective);
+        bound.counting.start(&tx_cq, &rx_cq)?;
+        let sides = Arc::new(Sides {
+            tx: Mutex::new(Side::new(self.info.tx.size.max(1), &tx_cq, &qp)),
+            rx: Mutex::new(Side::new(self.info.rx.size.max(1), &rx_cq, &qp)),
+            id: Arc::clone(&id),
+            connection: Arc::clone(&self.connection),
+            counting: bound.counting.clone(),
+            srx,
+            rx_selective: bound.rx_selective,
+            broken: AtomicBool::new(false),
+        });
         if let Some(srx) = &sides.srx {
             srx.attach(&rx_cq)?;
         }
@@ -286,6 +294,8 @@ impl Endpoint {
             operation: sending.operation,
             fence: flags.contains(Flags::FENCE),
             is_inline,
+            // What is injected is the program's again when the call returns.
+            waits: flags.contains(Flags::MORE) && !injects,
         };
         match self.try_post(live, iov, &request) {
             // What has ended makes room.
@@ -313,9 +323,26 @@ impl Endpoint {
         flags.set(SendFlags::INLINE, request.is_inline);
         flags.set(SendFlags::FENCE, request.fence);
         let operation = request.operation;
-        let request_list = SendRequest::new(number, operation, &pieces[..count], flags)?;
+        let pieces = &pieces[..count];
+        let request_list = SendRequest::new(number, operation, pieces, flags)?;
         if !live.tx_cq.take_room(1) {
             return Err(Errno::EAGAIN);
+        }
+        if request.waits || !side.batch.is_empty() {
+            let send = batch::Send {
+                number,
+                operation,
+                flags,
+            };
+            let queued = side.batch.push(send, pieces);
+            queued.inspect_err(|_| live.tx_cq.give_room(1))?;
+            side.queue.push(request.posted, is_signaled);
+            if request.waits && !side.batch.is_full() {
+                return Ok(());
+            }
+            let posted = side.flush();
+            drop(side);
+            return posted.or_else(|failed| not_posted(&live.tx_cq, &live.sides, failed));
         }
         match live.qp.post_send(&mut [request_list]) {
             Ok(()) => side.queue.push(request.posted, is_signaled),
@@ -356,27 +383,48 @@ impl Endpoint {
             len: 0,
         };
         // Some devices do not look at receives that a queue pair gets when it has failed.
-        if self.connection.has_ended() || live.sides.broken.load(Ordering::Acquire) {
+        if live.sides.is_deaf() {
+            live.rx_cq.flush(&live.sides);
             live.rx_cq.fail(&posted, &live.sides, Errno::ENOTCONN);
             return Ok(());
         }
-        match self.try_post_receive(live, iov, posted) {
+        let waits = flags.contains(Flags::MORE);
+        match self.try_post_receive(live, iov, posted, waits) {
             Err(Errno::EAGAIN) => {
                 live.rx_cq.progress();
-                self.try_post_receive(live, iov, posted)
+                self.try_post_receive(live, iov, posted, waits)
             }
             done => done,
         }
     }
 
-    fn try_post_receive(&self, live: &Live, iov: &[UserBuf], posted: Posted) -> Result<()> {
+    fn try_post_receive(
+        &self,
+        live: &Live,
+        iov: &[UserBuf],
+        posted: Posted,
+        waits: bool,
+    ) -> Result<()> {
         let mut side = live.sides.rx.lock();
         let mut pieces = [Sge::default(); IOV_MOST];
         let count = registered(&self.domain, iov, true, &mut pieces, &mut side.hit)?;
         let number = side.queue.next().ok_or(Errno::EAGAIN)?;
-        let request = RecvRequest::new(cq::receive(number), &pieces[..count])?;
+        let pieces = &pieces[..count];
+        let number = cq::receive(number);
+        let request = RecvRequest::new(number, pieces)?;
         if !live.rx_cq.take_room(1) {
             return Err(Errno::EAGAIN);
+        }
+        if waits || !side.batch.is_empty() {
+            let queued = side.batch.push(batch::Receive { number }, pieces);
+            queued.inspect_err(|_| live.rx_cq.give_room(1))?;
+            side.queue.push(posted, true);
+            if waits && !side.batch.is_full() {
+                return Ok(());
+            }
+            let posted = side.flush();
+            drop(side);
+            return posted.or_else(|failed| not_posted(&live.rx_cq, &live.sides, failed));
         }
         match live.qp.post_recv(&mut [request]) {
             Ok(()) => side.queue.push(posted, true),
@@ -386,6 +434,14 @@ impl Endpoint {
             }
         }
         Ok(())
+    }
+
+    /// Gives the requests that wait for more to the device.
+    pub(crate) fn flush(&self) {
+        if let Some(live) = self.live.get() {
+            live.tx_cq.flush(&live.sides);
+            live.rx_cq.flush(&live.sides);
+        }
     }
 
     /// The bytes of a list of buffers, which is not too long.
@@ -437,6 +493,8 @@ struct Request {
     operation: Operation,
     fence: bool,
     is_inline: bool,
+    /// Whether the device need not be told before the next one.
+    waits: bool,
 }
 
 /// The flags of calls that have none.
@@ -465,6 +523,21 @@ fn list(
         count += 1;
     }
     Ok(count)
+}
+
+/// A batch was not posted as a whole. Its last request is that of the call, which fails; the calls of the others
+/// have returned, so these have completions.
+#[cold]
+fn not_posted(cq: &Cq, sides: &Sides, (requests, errno): (Vec<Posted>, Errno)) -> Result<()> {
+    cq.give_room(requests.len());
+    let [others @ .., _] = &requests[..] else {
+        return Ok(());
+    };
+    let errno = refused(PostError { posted: 0, errno });
+    for posted in others {
+        cq.fail(posted, sides, errno);
+    }
+    Err(errno)
 }
 
 /// Why a request was not posted.
@@ -508,6 +581,8 @@ impl Drop for Endpoint {
             rx_cq,
             ..
         } = live;
+        sides.tx.lock().close();
+        sides.rx.lock().close();
         // What the device has put into receives of others is told before it forgets the queue pair.
         if sides.srx.is_some() {
             rx_cq.progress();

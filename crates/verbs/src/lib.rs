@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod atomic;
+mod batch;
 mod cm;
 mod connection;
 mod counter;

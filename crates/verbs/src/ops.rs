@@ -225,6 +225,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn shutdown(&self) -> Result<()> {
+        self.flush();
         self.connection.shut_down()
     }
 

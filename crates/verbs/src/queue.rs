@@ -71,6 +71,14 @@ impl Queue {
         Some((ended, before + 1))
     }
 
+    /// The last so many requests were not posted after all; gives them, oldest first.
+    pub(crate) fn take_back(&mut self, count: usize) -> Vec<Posted> {
+        let at = self.requests.len().saturating_sub(count);
+        // Which of them would have been told is not known any more: the next one is.
+        self.silent = self.capacity;
+        self.requests.split_off(at).into()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }
@@ -104,6 +112,20 @@ mod tests {
         assert_eq!(queue.next(), Some(4));
         assert_eq!(queue.end(3), Some((posted(3), 1)));
         assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn the_last_requests_can_be_taken_back() {
+        let mut queue = Queue::new(8);
+        for context in 0..5 {
+            queue.next().expect("room");
+            queue.push(posted(context), true);
+        }
+        assert_eq!(queue.take_back(2), [posted(3), posted(4)]);
+        assert!(queue.is_signal_due());
+        assert_eq!(queue.next(), Some(3));
+        assert_eq!(queue.end(2), Some((posted(2), 3)));
+        assert_eq!(queue.take_back(9), []);
     }
 
     #[test]
