@@ -95,7 +95,12 @@ impl<W: Way> Model<W> {
         let domain = self.table.domain(domain)?;
         let srx = of("shared_rx", domain.shared_rx(&info.rx))?;
         let fid = self.table.number();
-        Ok(self.table.put(fid, Object::Srx(srx), None, Some(domain)))
+        self.table
+            .put(fid, Object::Srx(srx), None, Some(Arc::clone(&domain)));
+        if info.domain.mr_mode.contains(MrMode::LOCAL) {
+            self.table.registers(fid, domain);
+        }
+        Ok(fid)
     }
 
     pub(super) fn open_stx(&self, domain: Fid, info: &Info) -> Result<Fid> {
