@@ -356,8 +356,12 @@ fn valid<D: Domain, M: Defaults>(
 ) -> Result<()> {
     let What { datatype, op } = what?;
     let limit = this.domain.atomic_limit(kind, datatype, op)?;
-    let longest = this.ep.option(EpOption::MaxAtomicSize)?;
-    count.put(limit.min(longest.checked_div(datatype.size()).unwrap_or(0)));
+    count.put(match this.ep.option(EpOption::MaxAtomicSize) {
+        Ok(longest) => limit.min(longest.checked_div(datatype.size()).unwrap_or(0)),
+        // The provider has no bound that a program can change.
+        Err(Errno::ENOPROTOOPT) => limit,
+        Err(error) => return Err(error),
+    });
     Ok(())
 }
 
