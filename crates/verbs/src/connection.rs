@@ -64,6 +64,8 @@ pub(crate) struct Connection {
     stands: AtomicBool,
     /// Whether it has ended, or did not come about.
     ended: AtomicBool,
+    /// Whether the peer has gone that had asked for it.
+    is_stale: AtomicBool,
 }
 
 impl Connection {
@@ -80,6 +82,7 @@ impl Connection {
             }),
             stands: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            is_stale: AtomicBool::new(false),
         })
     }
 
@@ -110,6 +113,11 @@ impl Connection {
 
     pub(crate) fn has_eq(&self) -> bool {
         self.state.lock().eq.is_some()
+    }
+
+    /// The peer has gone that had asked for it, so it cannot be accepted.
+    pub(crate) fn set_stale(&self) {
+        self.is_stale.store(true, Ordering::Release);
     }
 
     /// The id and queue pair that it is made with.
@@ -150,11 +158,21 @@ impl Connection {
     /// Accepts the request that the id came with.
     ///
     /// # Errors
-    /// As for [`Connection::connect`].
+    /// As for [`Connection::connect`]; [`Errno::ECONNABORTED`] where the peer has gone.
     pub(crate) fn accept(&self, data: &[u8]) -> Result<()> {
         let data = private_data::emit(data)?;
         let mut state = self.state.lock();
         let id = state.begin()?;
+        if self.is_stale.load(Ordering::Acquire) {
+            state.step = Step::Ended;
+            self.ended.store(true, Ordering::Release);
+            fi_info!(
+                NAME,
+                Subsys::EpCtrl,
+                "a connection cannot be accepted: the peer that asked for it has gone"
+            );
+            return Err(Errno::ECONNABORTED);
+        }
         id.accept(&param(&data)).inspect_err(|error| {
             state.step = Step::Ended;
             fi_warn!(

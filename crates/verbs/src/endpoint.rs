@@ -191,7 +191,7 @@ impl Endpoint {
             bound.counting.count_receives_by(srx.counter());
         }
         let (tx_cq, rx_cq) = self.queues(&bound)?;
-        let id = self.take_id(&mut bound)?;
+        let mut id = self.take_id(&mut bound)?;
         let count = |size: usize| u32::try_from(size.max(1)).unwrap_or(u32::MAX);
         let cap = QpCap {
             send: count(self.info.tx.size),
@@ -200,9 +200,22 @@ impl Endpoint {
             recv_sge: count(self.info.rx.iov_limit.min(IOV_MOST)),
             inline: u32::try_from(self.info.tx.inject_size).unwrap_or(u32::MAX),
         };
-        let (tx, rx) = (&tx_cq.device_cq, &rx_cq.device_cq);
-        let srq = srx.as_ref().map(|srx| &srx.srq);
-        let qp = Qp::new(&id, &self.domain.pd, tx, rx, srq, cap).inspect_err(|error| {
+        let make = |id: &Arc<CmId>| {
+            let (tx, rx) = (&tx_cq.device_cq, &rx_cq.device_cq);
+            let srq = srx.as_ref().map(|srx| &srx.srq);
+            Qp::new(id, &self.domain.pd, tx, rx, srq, cap)
+        };
+        let made = match make(&id) {
+            Err(Errno::EINVAL) if self.info.handle.is_some() => {
+                // The id of a request whose peer has gone. The program hears of that when it accepts it.
+                (bound.id, bound.source) = (None, None);
+                id = self.take_id(&mut bound)?;
+                self.connection.set_stale();
+                make(&id)
+            }
+            made => made,
+        };
+        let qp = made.inspect_err(|error| {
             fi_warn!(
                 NAME,
                 Subsys::EpCtrl,
