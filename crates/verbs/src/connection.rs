@@ -230,7 +230,18 @@ impl Connection {
                     ..EventError::new(self.token, Errno::ETIMEDOUT)
                 }));
             }
-            CmEventKind::DeviceRemoval => return fail(Errno::ENODEV),
+            CmEventKind::DeviceRemoval => {
+                // What was posted ends only by this: the device goes when nothing uses it any more.
+                if let Err(error) = id.disconnect() {
+                    fi_info!(NAME, Subsys::EpCtrl, "disconnecting: {error}");
+                }
+                fi_warn!(
+                    NAME,
+                    Subsys::EpCtrl,
+                    "the device of a connection is being removed; close its endpoints, regions and domain"
+                );
+                return fail(Errno::ENODEV);
+            }
             CmEventKind::AddrChange => return fail(Errno::EADDRNOTAVAIL),
             CmEventKind::ConnectRequest | CmEventKind::TimewaitExit | CmEventKind::Other => {
                 return None;

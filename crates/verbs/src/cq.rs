@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{CompletionQueue, CqAttr};
-use ripstop_core::{fi_info, fi_warn};
+use ripstop_core::{ProgressSource as _, fi_info, fi_warn};
 use ripstop_engine::cq::{CompletionQueue as Entries, ErrorEntry};
 use ripstop_ibverbs::{CmId, CompletionChannel, Qp, Status, Wc, WcKind};
 use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
@@ -149,7 +149,7 @@ struct Waiting {
     channel: Arc<CompletionChannel>,
     /// Rung by [`Cq::signal`], and by who takes completions from the device for others to read.
     doorbell: EventFd,
-    /// Both of these.
+    /// Both of these, and the events of connections: what ends one ends what was posted to it.
     epoll: Epoll,
 }
 
@@ -188,6 +188,7 @@ impl Waiting {
         let epoll = Epoll::new()?;
         epoll.add(&*channel, 0, Interest::READ)?;
         epoll.add(&doorbell, 1, Interest::READ)?;
+        epoll.add(&*domain.fabric.cm.channel, 2, Interest::READ)?;
         Ok(Self {
             channel,
             doorbell,
@@ -468,10 +469,15 @@ impl Cq {
         entries.push_error(failure);
     }
 
-    /// Nothing has come: gives up the processor now and then.
+    /// Nothing has come: looks for ends of connections, which are also for who reads no event queue, and gives up
+    /// the processor, both now and then. Who sleeps by the descriptor was perhaps woken by one.
     fn note_idle(&self) {
         let idle = self.idle.fetch_add(1, Ordering::Relaxed);
-        if idle.is_multiple_of(IDLE_READS) {
+        let is_due = idle.is_multiple_of(IDLE_READS);
+        if is_due || self.waiting.is_some() {
+            self.domain.fabric.cm.progress();
+        }
+        if is_due {
             std::thread::yield_now();
         }
     }
@@ -512,6 +518,7 @@ impl Cq {
     /// # Errors
     /// [`Errno::EINTR`] after a signal to the process; of the system.
     fn sleep(&self, waiting: &Waiting, wanted: usize, left: Option<Duration>) -> Result<()> {
+        self.domain.fabric.cm.progress();
         waiting.channel.drain()?;
         self.device_cq.arm()?;
         // What came before is not told.
@@ -526,6 +533,7 @@ impl Cq {
 
     /// Whether nothing waits, with the device asked to tell when something comes.
     fn is_quiet(&self, waiting: &Waiting) -> Result<bool> {
+        self.domain.fabric.cm.progress();
         waiting.channel.drain()?;
         waiting.doorbell.drain()?;
         self.device_cq.arm()?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use ripstop_core::eq::{Event, EventQueue};
+use ripstop_core::eq::{Event, EventError, EventQueue};
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{self, Token};
 use ripstop_core::{Address, Handle, Info, ProgressSource, fi_info, fi_warn};
@@ -50,6 +50,10 @@ struct Listener {
 
 impl OnEvent for Listener {
     fn event(&self, event: CmEvent) {
+        if event.kind == CmEventKind::DeviceRemoval {
+            self.fail(Errno::ENODEV);
+            return;
+        }
         let (CmEventKind::ConnectRequest, Some(id)) = (event.kind, event.request) else {
             fi_info!(
                 NAME,
@@ -77,6 +81,24 @@ impl OnEvent for Listener {
             data: private_data::parse(&event.data).to_vec(),
         });
         if let Err(error) = pushed {
+            fi_warn!(NAME, Subsys::Eq, "an event is lost: {error}");
+        }
+    }
+}
+
+impl Listener {
+    /// Nothing is heard any more.
+    fn fail(&self, error: Errno) {
+        fi_warn!(
+            NAME,
+            Subsys::EpCtrl,
+            "the device of a listening endpoint is being removed; close it"
+        );
+        let eq = self.eq.lock().clone();
+        let told = eq.map_or(Ok(()), |eq| {
+            eq.push_error(EventError::new(self.token, error))
+        });
+        if let Err(error) = told {
             fi_warn!(NAME, Subsys::Eq, "an event is lost: {error}");
         }
     }
