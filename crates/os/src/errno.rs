@@ -22,6 +22,11 @@ pub(crate) fn last_errno() -> Errno {
     )
 }
 
+/// Sets `errno` of this thread, for a C function that tells its caller of an error so.
+pub fn set_errno(errno: Errno) {
+    nix::errno::Errno::set_raw(errno.0);
+}
+
 /// Repeats a system call until no signal interrupts it.
 #[inline(always)]
 pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T> {

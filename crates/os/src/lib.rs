@@ -40,6 +40,7 @@ pub use attach_limit::{AttachLimit, attach_limit};
 pub use backing::{Backings, Unfit};
 pub use durable::make_durable;
 pub use epoll::{Epoll, Event, Events, Interest};
+pub use errno::set_errno;
 pub use eventfd::EventFd;
 pub use fork::at_fork;
 pub use host::{hostname, pid, user};
