@@ -11,7 +11,7 @@ pub(crate) const FLOORS: [&[&str]; 6] = [
     &["engine", "mem"],
     &["os", "core", "stream", "ibverbs", "foreign"],
     &["tcp", "shm", "udp", "verbs", "lnx"],
-    &["ripstop", "hooks", "capi"],
+    &["ripstop", "hooks", "capi", "verbs-shim"],
     &["cli", "brick", "libfabric"],
 ];
 

@@ -1,0 +1,121 @@
+//! Listeners: from a connection to a request that the program hears of.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ripstop_types::Result;
+
+use crate::cm::wire::{Frame, Param, Verb};
+use crate::cm::{Event, Id, RDMA_CM_EVENT_CONNECT_REQUEST, spawn};
+use crate::log::{self, Subsys};
+
+/// How long a process that has connected may take to send its request.
+const REQUEST: Duration = Duration::from_secs(10);
+
+/// A socket that listens, and its thread. Dropping it ends both.
+pub(super) struct Listener {
+    ended: Arc<AtomicBool>,
+    address: Option<SocketAddr>,
+}
+
+impl Listener {
+    /// Starts the thread.
+    pub(super) fn start(id: &Arc<Id>, socket: TcpListener) -> Result<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let address = socket.local_addr().ok();
+        let (id, end) = (Arc::downgrade(id), Arc::clone(&ended));
+        spawn(move || run(&id, &socket, &end))?;
+        Ok(Self { ended, address })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        // A connection wakes the thread, which then finds that it is to end.
+        if let Some(mut address) = self.address {
+            if address.ip().is_unspecified() {
+                address.set_ip(match address {
+                    SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+                    SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+                });
+            }
+            let _ = TcpStream::connect_timeout(&address, Duration::from_secs(1));
+        }
+    }
+}
+
+fn run(id: &Weak<Id>, socket: &TcpListener, ended: &AtomicBool) {
+    loop {
+        let came = socket.accept();
+        if ended.load(Ordering::Acquire) {
+            return;
+        }
+        match came {
+            Ok((stream, _)) => {
+                let Some(id) = id.upgrade() else {
+                    return;
+                };
+                // Without a thread the stream is closed, and the peer tries again or not.
+                let _ = spawn(move || request(&id, stream));
+            }
+            Err(error) => {
+                log::warn(
+                    Subsys::EpCtrl,
+                    format_args!("a connection is not accepted: {error}"),
+                );
+                // Most likely there is no descriptor: wait for one.
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// Reads a request, tells the program, and reads on until the connection ends.
+fn request(listener: &Arc<Id>, stream: TcpStream) {
+    let stream = Arc::new(stream);
+    let frame = stream
+        .set_nodelay(true)
+        .and_then(|()| stream.set_read_timeout(Some(REQUEST)))
+        .and_then(|()| Frame::read(&*stream));
+    let frame = match frame {
+        Ok(frame) if frame.verb == Verb::Request => frame,
+        Ok(_) => return,
+        Err(error) => {
+            let who = stream.peer_addr();
+            log::warn(
+                Subsys::EpCtrl,
+                format_args!("{who:?} has connected and sent no request: {error}"),
+            );
+            return;
+        }
+    };
+    let own = listener.engine.choice.kind;
+    if frame.kind != own {
+        log::warn(
+            Subsys::EpCtrl,
+            format_args!(
+                "a request of a device over {} is rejected: this one is over {}; set RIPSTOP_VERBS_PROVIDER on \
+                 both sides alike",
+                frame.kind.name(),
+                own.name()
+            ),
+        );
+        let _ = listener
+            .frame(Verb::Reject, Param::default())
+            .write(&*stream);
+        let _ = stream.shutdown(Shutdown::Write);
+        return;
+    }
+    let id = Id::asked(listener, Arc::clone(&stream), &frame);
+    id.events().post(Event {
+        id: Arc::clone(&id),
+        listener: Some(Arc::clone(listener)),
+        kind: RDMA_CM_EVENT_CONNECT_REQUEST,
+        status: 0,
+        param: frame.param,
+    });
+    id.read(&stream);
+}

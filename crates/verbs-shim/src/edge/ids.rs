@@ -1,0 +1,288 @@
+#![allow(unsafe_code)]
+//! The ids, channels and events that programs have pointers to.
+
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use ripstop_core::Address;
+use ripstop_types::{AddrFormat, Errno, Result};
+
+use crate::cm::{Event, Events, Id};
+use crate::consts::{
+    IBV_QPT_RC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP,
+};
+use crate::edge::args::{Arg, Must, Object, Take, bytes};
+use crate::edge::made::Context;
+use crate::edge::objects::alloc_pd;
+use crate::edge::{device, errno_of};
+use crate::log::{Subsys, refuse};
+use crate::sys::{
+    SockaddrStorage, ibv_context, ibv_pd, ibv_qp_init_attr, rdma_cm_event, rdma_cm_id,
+    rdma_conn_param, rdma_event_channel,
+};
+
+/// A channel of events.
+#[repr(C)]
+pub(crate) struct EventChannel {
+    pub(crate) c: rdma_event_channel,
+    pub(crate) events: Arc<Events>,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for EventChannel {
+    type C = rdma_event_channel;
+}
+
+/// An id.
+#[repr(C)]
+pub(crate) struct CmId {
+    pub(crate) c: rdma_cm_id,
+    pub(crate) id: Arc<Id>,
+    /// What the queue pairs of its requests are made with (`rdma_create_ep`).
+    pub(crate) template: Mutex<Option<(*mut ibv_pd, ibv_qp_init_attr)>>,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for CmId {
+    type C = rdma_cm_id;
+}
+
+/// An event that a program has.
+#[repr(C)]
+pub(crate) struct CmEvent {
+    pub(crate) c: rdma_cm_event,
+    /// What the parameters of the struct point to.
+    _private: Vec<u8>,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for CmEvent {
+    type C = rdma_cm_event;
+}
+
+/// The open device of all ids, as a pointer, and its default protection domain.
+static DEVICE: OnceLock<Result<(usize, usize)>> = OnceLock::new();
+
+/// The open device of all ids, which is opened when the first is made and stays open.
+pub(crate) fn opened() -> Result<(*mut ibv_context, *mut ibv_pd)> {
+    let opened = DEVICE.get_or_init(|| {
+        let context = device::open()?;
+        let pd = alloc_pd(&object::<Context>(context));
+        Ok((context.expose_provenance(), pd.expose_provenance()))
+    });
+    let (context, pd) = (*opened)?;
+    let context = ptr::with_exposed_provenance_mut(context);
+    Ok((context, ptr::with_exposed_provenance_mut(pd)))
+}
+
+/// An object by a pointer that this library has made.
+pub(crate) fn object<'a, T: Object>(pointer: *mut T::C) -> Must<'a, T> {
+    // SAFETY: the callers have the pointer from `give`, or from a struct where only such are, and the program
+    // has not destroyed the object that it uses in this call.
+    unsafe { Must::from_c(pointer) }
+}
+
+/// An object that is destroyed with the id that has it.
+pub(crate) fn taken<T: Object>(pointer: *mut T::C) -> Box<T> {
+    // SAFETY: the callers have the pointer from `give` and forget it.
+    unsafe { Take::<T>::from_c(pointer) }.take()
+}
+
+/// A socket address of the caller, or none for NULL.
+pub(crate) struct Sockaddr(Option<Result<SocketAddr>>);
+
+impl Arg for Sockaddr {
+    type C = *const c_void;
+
+    unsafe fn from_c(c: *const c_void) -> Self {
+        if c.is_null() {
+            return Self(None);
+        }
+        // SAFETY: every socket address begins with its family.
+        let family = unsafe { bytes(c, 2) };
+        let len = match family[..]
+            .first_chunk::<2>()
+            .map(|f| u16::from_ne_bytes(*f))
+        {
+            Some(2) => 16,
+            Some(10) => 28,
+            _ => return Self(Some(Err(Errno::EAFNOSUPPORT))),
+        };
+        // SAFETY: an address of this family has so many bytes.
+        let all = unsafe { bytes(c, len) };
+        let address = Address::from_bytes(AddrFormat::Sockaddr, &all).ok();
+        Self(Some(address.and_then(|a| a.ip()).ok_or(Errno::EINVAL)))
+    }
+}
+
+impl Sockaddr {
+    /// The address, unless it is NULL.
+    ///
+    /// # Errors
+    /// `EAFNOSUPPORT` for a family that is not IP.
+    pub(crate) fn get(&self) -> Result<Option<SocketAddr>> {
+        self.0.transpose().map_err(|error| {
+            refuse(
+                Subsys::EpCtrl,
+                error,
+                format_args!("addresses are those of IPv4 and IPv6"),
+            )
+        })
+    }
+}
+
+/// Writes an address into a struct of C.
+fn store(storage: &SockaddrStorage, address: Option<SocketAddr>) {
+    let bytes = address.map_or_else(Vec::new, |address| Address::Ip(address).to_bytes());
+    for (at, word) in storage.0.iter().enumerate() {
+        let mut eight = [0; 8];
+        for (place, byte) in eight.iter_mut().zip(bytes.iter().skip(at * 8)) {
+            *place = *byte;
+        }
+        word.store(u64::from_ne_bytes(eight), Relaxed);
+    }
+}
+
+/// The port in a struct of C, in network order.
+pub(crate) fn port(storage: &SockaddrStorage) -> u16 {
+    let [_, _, high, low, ..] = storage.0[0].load(Relaxed).to_ne_bytes();
+    u16::from_ne_bytes([high, low])
+}
+
+impl CmId {
+    /// Makes the C struct of an id.
+    pub(crate) fn make(
+        id: Arc<Id>,
+        channel: *mut rdma_event_channel,
+        context: *mut c_void,
+    ) -> *mut rdma_cm_id {
+        fn null<T>() -> AtomicPtr<T> {
+            AtomicPtr::new(ptr::null_mut())
+        }
+        let c = rdma_cm_id {
+            verbs: null(),
+            channel: AtomicPtr::new(channel),
+            context: AtomicPtr::new(context),
+            qp: null(),
+            src_addr: SockaddrStorage::default(),
+            dst_addr: SockaddrStorage::default(),
+            ib_addr: [const { AtomicU64::new(0) }; 5],
+            path_rec: null(),
+            num_paths: AtomicU64::new(0),
+            ps: RDMA_PS_TCP.into(),
+            port_num: 0.into(),
+            event: null(),
+            send_cq_channel: null(),
+            send_cq: null(),
+            recv_cq_channel: null(),
+            recv_cq: null(),
+            srq: null(),
+            pd: null(),
+            qp_type: IBV_QPT_RC.into(),
+        };
+        let known = Arc::clone(&id);
+        let template = Mutex::new(None);
+        let made = Self { c, id, template }.give();
+        *known.token.lock() = made.expose_provenance();
+        made
+    }
+
+    /// Brings the struct up to what the id knows: its addresses, and the device once one is bound.
+    pub(crate) fn refresh(&self, bound: bool) -> Result<()> {
+        let (local, peer) = self.id.addresses();
+        store(&self.c.src_addr, local);
+        store(&self.c.dst_addr, peer);
+        if bound {
+            self.c.verbs.store(opened()?.0, Relaxed);
+            self.c.port_num.store(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether calls wait for their outcome: the id was made without a channel.
+    pub(crate) fn waits(&self) -> bool {
+        self.c.channel.load(Relaxed).is_null()
+    }
+
+    /// Waits for the outcome of a call, if it is to be waited for.
+    pub(crate) fn complete(&self) -> Result<()> {
+        if !self.waits() {
+            return Ok(());
+        }
+        let event = self.id.events().take().map_err(errno_of)?;
+        let (status, kind) = (event.status, event.kind);
+        self.keep(deliver(event, self.c.channel.load(Relaxed))?);
+        match status {
+            0 => Ok(()),
+            _ if kind == RDMA_CM_EVENT_REJECTED => Err(Errno::ECONNREFUSED),
+            error => Err(Errno(error.abs())),
+        }
+    }
+
+    /// Keeps the event of the last call that waited, in place of the one before.
+    pub(crate) fn keep(&self, event: *mut rdma_cm_event) {
+        let before = self.c.event.swap(event, Relaxed);
+        if !before.is_null() {
+            drop(taken::<CmEvent>(before));
+        }
+    }
+}
+
+/// Gives an event to the program, with the struct of its id.
+pub(crate) fn deliver(
+    event: Event,
+    channel: *mut rdma_event_channel,
+) -> Result<*mut rdma_cm_event> {
+    let known = |id: &Id| ptr::with_exposed_provenance_mut::<rdma_cm_id>(*id.token.lock());
+    let listener = event
+        .listener
+        .as_ref()
+        .map_or(ptr::null_mut(), |id| known(id));
+    let id = if event.kind == RDMA_CM_EVENT_CONNECT_REQUEST {
+        let context = match listener.is_null() {
+            true => ptr::null_mut(),
+            false => object::<CmId>(listener).c.context.load(Relaxed),
+        };
+        CmId::make(Arc::clone(&event.id), channel, context)
+    } else {
+        known(&event.id)
+    };
+    object::<CmId>(id).refresh(true)?;
+    let Event {
+        kind,
+        status,
+        param,
+        ..
+    } = event;
+    let private = param.private;
+    let c = rdma_cm_event {
+        id,
+        listen_id: listener,
+        event: kind,
+        status,
+        conn: rdma_conn_param {
+            private_data: match private.is_empty() {
+                true => ptr::null(),
+                false => private.as_ptr().cast(),
+            },
+            private_data_len: private.len() as u8,
+            responder_resources: param.responder_resources,
+            initiator_depth: param.initiator_depth,
+            flow_control: param.flow_control,
+            retry_count: param.retry_count,
+            rnr_retry_count: param.rnr_retry_count,
+            srq: param.srq,
+            qp_num: param.qp_num,
+        },
+        rest: [0; 4],
+    };
+    let made = CmEvent {
+        c,
+        _private: private,
+    };
+    Ok(made.give())
+}

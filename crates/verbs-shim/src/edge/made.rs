@@ -1,0 +1,104 @@
+#![allow(unsafe_code)]
+//! The objects that programs have pointers to.
+
+use core::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+
+use crate::edge::args::Object;
+use crate::engine::Engine;
+use crate::engine::cq::{Channel, Told};
+use crate::sys::{ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_mr, ibv_pd, ibv_qp};
+
+/// The device.
+#[repr(C)]
+pub(crate) struct Device {
+    pub(crate) c: ibv_device,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for Device {
+    type C = ibv_device;
+}
+
+// SAFETY: nothing in it changes, and its pointers are to functions.
+unsafe impl Sync for Device {}
+// SAFETY: as for `Sync`.
+unsafe impl Send for Device {}
+
+/// The device, opened.
+#[repr(C)]
+pub(crate) struct Context {
+    pub(crate) c: ibv_context,
+    pub(crate) engine: Arc<Engine>,
+    /// Asynchronous events: there are none, and whoever waits for one waits.
+    pub(crate) events: Arc<Channel<()>>,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for Context {
+    type C = ibv_context;
+}
+
+/// A protection domain.
+#[repr(C)]
+pub(crate) struct Pd {
+    pub(crate) c: ibv_pd,
+    pub(crate) engine: Arc<Engine>,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for Pd {
+    type C = ibv_pd;
+}
+
+/// A memory region.
+#[repr(C)]
+pub(crate) struct Mr {
+    pub(crate) c: ibv_mr,
+    pub(crate) engine: Arc<Engine>,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for Mr {
+    type C = ibv_mr;
+}
+
+/// A completion channel.
+#[repr(C)]
+pub(crate) struct CompChannel {
+    pub(crate) c: ibv_comp_channel,
+    pub(crate) channel: Arc<Channel<Told>>,
+    /// Completion queues that use it.
+    pub(crate) users: AtomicUsize,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for CompChannel {
+    type C = ibv_comp_channel;
+}
+
+/// A completion queue.
+#[repr(C)]
+pub(crate) struct Cq {
+    pub(crate) c: ibv_cq,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) id: usize,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for Cq {
+    type C = ibv_cq;
+}
+
+/// A queue pair.
+#[repr(C)]
+pub(crate) struct Qp {
+    pub(crate) c: ibv_qp,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) id: usize,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for Qp {
+    type C = ibv_qp;
+}

@@ -1,0 +1,185 @@
+//! Posting lists of requests to a queue pair.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use ripstop_mem::Parked;
+use ripstop_types::{Errno, Result};
+
+use crate::consts::{
+    IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
+    IBV_WC_LOC_QP_OP_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
+    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+};
+use crate::device::MAX_MSG;
+use crate::engine::mr::resolve;
+use crate::engine::qp::{Op, Qp, Recv, Send, State};
+use crate::engine::{Engine, Inner};
+use crate::log::{self, Subsys, refuse};
+use crate::net::Atomic;
+use crate::sys::{ibv_send_wr, ibv_sge};
+
+/// A queue pair to which a list of requests is posted.
+pub(crate) struct Posting<'a> {
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) inner: MutexGuard<'a, Inner>,
+    pub(super) qp: usize,
+}
+
+impl Posting<'_> {
+    /// Posts a request to send; `inline` is what it points to, if it is to be copied.
+    ///
+    /// # Errors
+    /// `EINVAL` for a state or request that `ibv_post_send(3)` does not allow, `EOPNOTSUPP` for one that
+    /// this device does not do, `ENOMEM` when the queue is full.
+    pub(crate) fn send(
+        &mut self,
+        wr: &ibv_send_wr,
+        list: &[ibv_sge],
+        inline: Option<Vec<u8>>,
+    ) -> Result<()> {
+        let (qp, cqs, mrs) = self.inner.qp(self.qp)?;
+        if !matches!(qp.state, State::Rts | State::Err) {
+            let why = format_args!("a send in state {:?}", qp.state);
+            return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
+        }
+        if list.len() > qp.cap.max_send_sge.max(1) as usize {
+            let (count, most) = (list.len(), qp.cap.max_send_sge);
+            let why = format_args!("{count} elements, where the queue pair has {most}");
+            return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
+        }
+        let op = operation(wr)?;
+        let mut send = Send::new(wr.wr_id, op);
+        send.signaled = wr.send_flags & IBV_SEND_SIGNALED != 0;
+        send.solicited = wr.send_flags & IBV_SEND_SOLICITED != 0;
+        send.fence = wr.send_flags & IBV_SEND_FENCE != 0;
+        let inlined = matches!(op, Op::Send { .. } | Op::Write { .. });
+        match inline {
+            Some(data) if inlined => {
+                let most = qp.cap.max_inline_data;
+                if data.len() > most as usize {
+                    let len = data.len();
+                    let why = format_args!("{len} bytes inline, where the queue pair has {most}");
+                    return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
+                }
+                send.lent = Some(Parked::park(data));
+            }
+            Some(_) => {
+                let why = format_args!("reads and atomics are not inline");
+                return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
+            }
+            None => {
+                let writes = matches!(op, Op::Read { .. } | Op::Atomic { .. });
+                let found = resolve(list, qp.pd, writes, |key| mrs.get(&key));
+                send.sges = match found {
+                    None => {
+                        let why = format_args!(
+                            "queue pair {:#08x}: request {:#x} names memory that is not registered so",
+                            qp.num, wr.wr_id
+                        );
+                        log::warn(Subsys::EpData, why);
+                        Err(IBV_WC_LOC_PROT_ERR)
+                    }
+                    Some(sges) if sges.len() > MAX_MSG => Err(IBV_WC_LOC_LEN_ERR),
+                    Some(sges) => match op {
+                        Op::Atomic { .. } if sges.len() != 8 || sges.bufs().len() != 1 => {
+                            Err(IBV_WC_LOC_QP_OP_ERR)
+                        }
+                        _ => Ok(sges),
+                    },
+                };
+            }
+        }
+        if matches!(op, Op::Atomic { .. }) {
+            send.lent = Some(Parked::park(operands(wr)));
+        }
+        qp.post_send(send, cqs)
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// As for [`Posting::send`].
+    pub(crate) fn recv(&mut self, wr_id: u64, list: &[ibv_sge]) -> Result<()> {
+        let (qp, cqs, mrs) = self.inner.qp(self.qp)?;
+        if qp.state == State::Reset {
+            let why = format_args!("a receive in state {:?}", qp.state);
+            return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
+        }
+        if list.len() > qp.cap.max_recv_sge.max(1) as usize {
+            let (count, most) = (list.len(), qp.cap.max_recv_sge);
+            let why = format_args!("{count} elements, where the queue pair has {most}");
+            return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
+        }
+        let found = resolve(list, qp.pd, true, |key| mrs.get(&key));
+        if found.is_none() {
+            let why = format_args!(
+                "queue pair {:#08x}: receive {wr_id:#x} names memory that is not registered so",
+                qp.num
+            );
+            log::warn(Subsys::EpData, why);
+        }
+        qp.post_recv(Recv::new(wr_id, found.ok_or(IBV_WC_LOC_PROT_ERR)), cqs)
+    }
+}
+
+impl Drop for Posting<'_> {
+    fn drop(&mut self) {
+        let stalled = self.inner.qps.get(self.qp).is_some_and(Qp::is_stalled);
+        if stalled {
+            self.inner.stalled = true;
+            // Without a thread, what waits goes on when the program polls.
+            let _ = self.engine.serve(&mut self.inner);
+        }
+    }
+}
+
+/// What a request to send does.
+fn operation(wr: &ibv_send_wr) -> Result<Op> {
+    let [addr, second, _, fourth] = wr.remote;
+    let key = first_half(second);
+    let imm = Some(wr.imm_data);
+    Ok(match wr.opcode {
+        IBV_WR_SEND => Op::Send { imm: None },
+        IBV_WR_SEND_WITH_IMM => Op::Send { imm },
+        IBV_WR_RDMA_WRITE => Op::Write {
+            addr,
+            key,
+            imm: None,
+        },
+        IBV_WR_RDMA_WRITE_WITH_IMM => Op::Write { addr, key, imm },
+        IBV_WR_RDMA_READ => Op::Read { addr, key },
+        IBV_WR_ATOMIC_CMP_AND_SWP => Op::Atomic {
+            op: Atomic::CompareSwap,
+            addr,
+            key: first_half(fourth),
+        },
+        IBV_WR_ATOMIC_FETCH_AND_ADD => Op::Atomic {
+            op: Atomic::FetchAdd,
+            addr,
+            key: first_half(fourth),
+        },
+        other => {
+            let why = format_args!(
+                "opcode {other}: there are sends, writes, reads, and atomics on 8 bytes"
+            );
+            return Err(refuse(Subsys::EpData, Errno::EOPNOTSUPP, why));
+        }
+    })
+}
+
+/// The 32-bit field that the first bytes of a word are.
+fn first_half(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d])
+}
+
+/// The operand of an atomic, and what it is compared with.
+fn operands(wr: &ibv_send_wr) -> Vec<u8> {
+    let [_, compare_add, swap, _] = wr.remote;
+    let both = match wr.opcode {
+        IBV_WR_ATOMIC_CMP_AND_SWP => [swap, compare_add],
+        _ => [compare_add, 0],
+    };
+    both.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
