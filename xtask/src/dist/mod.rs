@@ -8,6 +8,7 @@ mod exports;
 mod licences;
 mod objects;
 mod package;
+mod verbs;
 mod verify;
 mod wheel;
 
@@ -144,6 +145,7 @@ fn make_prefix(ws: &Workspace, exports: &BTreeSet<Export>) -> anyhow::Result<boo
     let archive = work.join("release/libfabric.a");
     link(&work, &archive, exports, &lib.join(SONAME))?;
     let objects = objects::link(&work, &archive, &lib)?;
+    verbs::link(ws, &lib)?;
     symlink(SONAME, lib.join("libfabric.so"))?;
     fs::write(lib.join("pkgconfig/libfabric.pc"), pkg_config())?;
     let tools = install_tools(ws, &fresh.join("bin"))?;
@@ -171,6 +173,7 @@ fn make_prefix(ws: &Workspace, exports: &BTreeSet<Export>) -> anyhow::Result<boo
         .map(|problem| format!("{SONAME}: {problem}"))
         .collect();
     problems.extend(objects::problems(&lib)?);
+    problems.extend(verbs::problems(ws, &lib)?);
     for problem in &problems {
         println!("error: {problem}");
     }
@@ -198,11 +201,11 @@ pub(crate) fn builds(ws: &Workspace) -> anyhow::Result<Vec<Command>> {
     fs::copy(ws.root.join("Cargo.lock"), home.join("Cargo.lock"))?;
     let mut libraries = ws.cargo();
     libraries
-        .args(["build", "--release", "--workspace", "--manifest-path"])
+        .args(["build", "--release", "--manifest-path"])
         .arg(home.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(work(ws));
-    let mut builds = vec![libraries];
+    let mut builds = vec![libraries, verbs::build(ws)];
     if let Some(cli) = ws.package("cli") {
         let mut tools = ws.cargo();
         tools.args(["build", "--release", "--package", &cli.name, "--bin", TOOL]);
@@ -313,6 +316,11 @@ fn print_table(
         let size = kib(&prefix.join("lib").join(name))?;
         println!("  lib/{name:<32} {size} KiB, {provides} for other libraries");
     }
+    let size = kib(&prefix.join("lib").join(verbs::FILE))?;
+    println!(
+        "  lib/{:<32} {size} KiB, for programs of verbs",
+        verbs::FILE
+    );
     println!(
         "  lib/{:<32} version {API_RELEASE}",
         "pkgconfig/libfabric.pc"
