@@ -321,6 +321,20 @@ impl CmId {
         by_errno(function(self.channel.library, self.raw.as_ptr()))
     }
 
+    /// Has events about an id, which nobody else holds, arrive at another channel from now on.
+    ///
+    /// # Errors
+    /// [`Errno::EBUSY`] for an id that somebody else holds; what `rdma_migrate_id(3)` says.
+    pub fn migrate(id: Arc<Self>, to: &Arc<EventChannel>) -> Result<Arc<Self>> {
+        let mut id = Arc::into_inner(id).ok_or(Errno::EBUSY)?;
+        let channel = to.raw.as_ptr();
+        // SAFETY: a live id and a live channel. Events are acknowledged where they are taken, under the
+        // lock of the channel they came from, which is held, so the call does not wait for one.
+        id.call(|library, id| unsafe { (library.cm.rdma_migrate_id)(id, channel) })?;
+        id.channel = Arc::clone(to);
+        Ok(Arc::new(id))
+    }
+
     /// Takes a local address, and the device it belongs to; port 0 for one that is free.
     ///
     /// # Errors

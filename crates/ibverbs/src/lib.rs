@@ -46,6 +46,6 @@ pub use cm::{CmEvent, CmEventKind, CmId, ConnParam, EventChannel, IdKey, PeerDep
 pub use cq::{CompletionChannel, Cq, Status, Wc, WcKind};
 pub use device::{Context, DeviceAttr, LinkLayer, Pd, PortAttr, Transport, devices, has_devices};
 pub use library::{Missing, available};
-pub use mr::{Access, Mr};
+pub use mr::{Access, Mr, RecvArea, SendArea};
 pub use qp::{PostError, Qp, QpCap, Srq};
 pub use request::{Operation, RecvRequest, Remote, SendFlags, SendRequest, Sge};

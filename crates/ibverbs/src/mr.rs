@@ -6,11 +6,13 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use ripstop_mem::UserBuf;
-use ripstop_types::Result;
+use ripstop_mem::{Parked, UserBuf, copy_in};
+use ripstop_os::IoVecMut;
+use ripstop_types::{Errno, Result};
 
 use crate::device::Pd;
 use crate::library::last_errno;
+use crate::request::Sge;
 use crate::sys::ibv_mr;
 
 bitflags::bitflags! {
@@ -105,5 +107,108 @@ impl Drop for Mr {
         let library = self.pd.context.library;
         // SAFETY: made by `ibv_reg_mr`, and freed once. Requests that name its key afterwards fail.
         unsafe { (library.ibv.ibv_dereg_mr)(self.raw.as_ptr()) };
+    }
+}
+
+/// Registered memory of this process's own, for messages that are sent from it. The device only reads it.
+#[derive(Debug)]
+pub struct SendArea {
+    // Before the memory: without a region no request reaches that any more.
+    mr: Mr,
+    memory: Box<[u8]>,
+}
+
+impl SendArea {
+    /// An area of `len` bytes.
+    ///
+    /// # Errors
+    /// As for [`Mr::register`].
+    pub fn new(pd: &Arc<Pd>, len: usize) -> Result<Self> {
+        let mut memory = vec![0; len].into_boxed_slice();
+        // SAFETY: the memory outlives the region (the order of the fields), and stays where it is.
+        let buf = unsafe { UserBuf::from_raw(memory.as_mut_ptr(), memory.len()) };
+        let mr = Mr::register(pd, buf, Access::empty())?;
+        Ok(Self { mr, memory })
+    }
+
+    /// The bytes from `at` on, `len` of them or what there is. What a request that is under way names is
+    /// sent as it is then.
+    pub fn bytes(&mut self, at: usize, len: usize) -> &mut [u8] {
+        let from = at.min(self.memory.len());
+        let rest = &mut self.memory[from..];
+        let len = len.min(rest.len());
+        &mut rest[..len]
+    }
+
+    /// The same, as a piece of memory of a request to send.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for bytes beyond the end.
+    pub fn sge(&self, at: usize, len: usize) -> Result<Sge> {
+        let end = at.checked_add(len).ok_or(Errno::EINVAL)?;
+        let bytes = self.memory.get(at..end).ok_or(Errno::EINVAL)?;
+        // SAFETY: the memory is there as long as its region, which the request names.
+        let buf = unsafe { UserBuf::from_const(bytes.as_ptr(), len) };
+        Sge::new(buf, self.mr.lkey())
+    }
+}
+
+/// Registered memory of this process's own that messages are received into. The device may write it at any
+/// time, so it is only copied from.
+#[derive(Debug)]
+pub struct RecvArea {
+    /// There until it is dropped, as the memory.
+    mr: Option<Mr>,
+    memory: Option<Parked>,
+}
+
+impl RecvArea {
+    /// An area of `len` bytes.
+    ///
+    /// # Errors
+    /// As for [`Mr::register`].
+    pub fn new(pd: &Arc<Pd>, len: usize) -> Result<Self> {
+        let memory = Parked::park(vec![0; len]);
+        let mr = Mr::register(pd, memory.buf(), Access::LOCAL_WRITE)?;
+        Ok(Self {
+            mr: Some(mr),
+            memory: Some(memory),
+        })
+    }
+
+    fn part(&self, at: usize, len: usize) -> Option<UserBuf> {
+        self.memory.as_ref()?.buf().slice(at, len)
+    }
+
+    /// So many bytes from `at` on as a piece of memory of a receive.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for bytes beyond the end.
+    pub fn sge(&self, at: usize, len: usize) -> Result<Sge> {
+        let part = self.part(at, len).ok_or(Errno::EINVAL)?;
+        Sge::new(part, self.mr.as_ref().map_or(0, Mr::lkey))
+    }
+
+    /// Copies bytes from `at` on to `bytes`; returns how many.
+    pub fn read(&self, at: usize, bytes: &mut [u8]) -> usize {
+        let part = self.part(at, bytes.len());
+        part.map_or(0, |part| copy_in(bytes, part))
+    }
+
+    /// Copies up to `len` bytes from `at` on to `room`, behind the first `skip` bytes of that; returns how
+    /// many.
+    pub fn read_to(&self, at: usize, len: usize, room: &mut IoVecMut<'_>, skip: usize) -> usize {
+        let part = self.part(at, len);
+        part.map_or(0, |part| room.copy_from_user(skip, part))
+    }
+}
+
+impl Drop for RecvArea {
+    fn drop(&mut self) {
+        self.mr = None;
+        if let Some(memory) = self.memory.take() {
+            // SAFETY: without the region no device writes it, and its buffer is given to nobody else.
+            drop(unsafe { memory.unpark() });
+        }
     }
 }

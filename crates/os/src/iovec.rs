@@ -107,6 +107,12 @@ impl<'a> IoVec<'a> {
         unsafe { UserBuf::from_const(self.raw.iov_base.cast(), self.raw.iov_len) }
     }
 
+    /// Copies what follows the first `skip` bytes to `bytes`; returns how many. For a transport that is no
+    /// socket.
+    pub fn copy_part(&self, skip: usize, bytes: &mut [u8]) -> usize {
+        ripstop_mem::copy_in(bytes, self.buf().skip(skip))
+    }
+
     /// Copies its front to `bytes`; returns how many bytes. For a transport that is no socket.
     pub fn copy_to(&self, bytes: &mut [u8]) -> usize {
         ripstop_mem::copy_in(bytes, self.buf())
@@ -132,6 +138,16 @@ impl<'a> IoVecMut<'a> {
     /// Copies the front of `bytes` to its room; returns how many. For a transport that is no socket.
     pub fn copy_from(&mut self, bytes: &[u8]) -> usize {
         ripstop_mem::copy_out(self.buf(), bytes)
+    }
+
+    /// Copies the front of `bytes` to its room behind the first `skip` bytes; returns how many.
+    pub fn copy_part_from(&mut self, skip: usize, bytes: &[u8]) -> usize {
+        ripstop_mem::copy_out(self.buf().skip(skip), bytes)
+    }
+
+    /// Copies the front of `from` to its room behind the first `skip` bytes; returns how many.
+    pub fn copy_from_user(&mut self, skip: usize, from: UserBuf) -> usize {
+        ripstop_mem::copy(self.buf().skip(skip), from)
     }
 }
 
