@@ -74,6 +74,7 @@ impl Link for LnxLink {
     type InPlace = LnxInPlace;
     type Direct = LnxDirect;
     type Joint = LnxJoint;
+    type Registering = ();
 
     const CHECKS_PEER: bool = TcpLink::CHECKS_PEER || ShmLink::CHECKS_PEER;
 

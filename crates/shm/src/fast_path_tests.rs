@@ -198,6 +198,7 @@ impl Link for RecordingLink {
     type InPlace = RecordingInPlace;
     type Direct = ();
     type Joint = ();
+    type Registering = ();
 
     fn send(&self, bytes: &[u8]) -> Result<usize> {
         self.log(LinkCall::Send, self.link.send(bytes))

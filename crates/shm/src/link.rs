@@ -403,6 +403,7 @@ impl Link for ShmLink {
     type InPlace = RingInPlace;
     type Direct = RingDirect;
     type Joint = RingJoint;
+    type Registering = ();
 
     fn account(&self) -> Account {
         let traffic = self.rings.get().map(|rings| Traffic {

@@ -152,6 +152,7 @@ impl Link for SimLink {
     type InPlace = ();
     type Direct = ();
     type Joint = ();
+    type Registering = ();
     type Addr = SocketAddr;
 
     fn send(&self, bytes: &[u8]) -> Result<usize> {

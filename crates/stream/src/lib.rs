@@ -62,5 +62,6 @@ pub use transport::link::{Account, Link, Traffic};
 pub use transport::listener::Listener;
 pub use transport::offer::{Lent, Offer};
 pub use transport::readiness::{EpollOnly, Readiness, ReadyLink};
+pub use transport::registering::Registering;
 pub use transport::{HandshakeError, Origin, Transport};
 pub use tunables::{Defaults, LISTEN_BACKLOG, Tunables};

@@ -127,6 +127,7 @@ impl Link for TcpSocket {
     type InPlace = ();
     type Direct = ();
     type Joint = ();
+    type Registering = ();
 
     type Addr = SocketAddr;
 

@@ -128,6 +128,20 @@ impl<B: Buffer> Engine<B> {
         conn.emit_packet(flags, body, out).unwrap_or(0)
     }
 
+    /// The memory of a message that was announced in a packet.
+    #[must_use]
+    pub fn announced_memory(&self, conn_id: ConnId, index: u16) -> Option<&Iov<B>> {
+        let entry = self.conns.get(conn_id)?.rts.get(index)?;
+        entry.atomic_end.is_none().then_some(&entry.iov)
+    }
+
+    /// Where a read goes that was posted or is of an announced message, the oldest being number 0.
+    #[must_use]
+    pub fn read_memory(&self, conn_id: ConnId, number: usize) -> Option<Iov<B>> {
+        let read = self.conns.get(conn_id)?.reads.get(number)?;
+        Some(read.iov)
+    }
+
     /// Announces a message that is too long for one packet.
     pub(super) fn announce_message(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;

@@ -11,6 +11,7 @@ use crate::addr::Addr;
 use crate::transport::direct_access::DirectAccess;
 use crate::transport::in_place::InPlace;
 use crate::transport::joint_copy::JointCopy;
+use crate::transport::registering::Registering;
 
 /// What a link knows of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +52,9 @@ pub trait Link: AsFd + Debug + Send + Sync + Sized + 'static {
 
     /// How both sides copy a long payload; `()` where one of them does.
     type Joint: JointCopy<Self>;
+
+    /// How a device reaches memory of the program; `()` where payloads go by the stream.
+    type Registering: Registering<Self>;
 
     /// Whether a dead machine of the peer has to be found by [`Link::is_unanswered`], every 2 s, since
     /// the system reports it too late.

@@ -7,6 +7,7 @@ pub(crate) mod link;
 pub(crate) mod listener;
 pub(crate) mod offer;
 pub(crate) mod readiness;
+pub(crate) mod registering;
 
 use std::fmt::{self, Debug};
 
@@ -221,6 +222,9 @@ pub(crate) type DirectOf<T> = <<T as Transport>::Link as Link>::Direct;
 
 /// Joint copies of a transport's links.
 pub(crate) type JointOf<T> = <<T as Transport>::Link as Link>::Joint;
+
+/// Registration of memory by a transport's links.
+pub(crate) type RegisteringOf<T> = <<T as Transport>::Link as Link>::Registering;
 
 /// The poller of a transport's domains.
 pub(crate) type PollerOf<T> = <<T as Transport>::System as System>::Poller;

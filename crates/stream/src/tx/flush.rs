@@ -5,8 +5,9 @@ use ripstop_types::Errno;
 
 use crate::state::State;
 use crate::system::System;
-use crate::transport::Transport;
+use crate::transport::{RegisteringOf, Transport};
 use crate::transport::link::Link as _;
+use crate::transport::registering::Registering as _;
 
 /// A message is coalesced for so many [`ticks`](ripstop_os::clock::ticks) at most after the first one of its burst,
 /// 0.6 to 3 ms: then the next is the first of another burst, so that a program that makes no progress
@@ -85,6 +86,9 @@ impl<T: Transport> State<T> {
     #[inline]
     pub(crate) fn flush(&mut self, id: ConnId) {
         loop {
+            if RegisteringOf::<T>::SUPPORTED && !self.tell_reads(id) {
+                return;
+            }
             let Self {
                 engine,
                 connections,
@@ -143,6 +147,30 @@ impl<T: Transport> State<T> {
                 }
             }
         }
+    }
+
+    /// Tells the link where the reads go that were posted; returns whether that went well.
+    fn tell_reads(&mut self, id: ConnId) -> bool {
+        let Self {
+            engine,
+            connections,
+            ..
+        } = self;
+        let link = connections.get(id).and_then(|c| c.link.as_ref());
+        let (Some(conn), Some(link)) = (engine.conn(id), link) else {
+            return true;
+        };
+        let told = RegisteringOf::<T>::told_reads(link);
+        let mut news = (told..conn.awaited_reads()).filter_map(|number| engine.read_memory(id, number));
+        let failed = news.find_map(|memory| RegisteringOf::<T>::tell_read(link, memory.segments()).err());
+        if let Some(error) = failed {
+            log_warn!(
+                T::EpData,
+                "where a read goes cannot be registered: {error}; raise the limit of locked memory (ulimit -l)"
+            );
+            self.lost(id, error);
+        }
+        failed.is_none()
     }
 
     /// Nothing is to be written: room is not watched for. What is deferred waits for something else,

@@ -6,10 +6,13 @@ use ripstop_engine::id::{ConnId, EpId, SlotId};
 use ripstop_engine::stream::{Engine, REPLAY_HEADER, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::rxm::{Body, Packet, Unit, emit_packet};
 
 use crate::state::State;
 use crate::state::fast_path::ACKED;
-use crate::transport::Transport;
+use crate::transport::registering::Registering as _;
+use crate::transport::{RegisteringOf, Transport};
 
 /// Messages that are not copied are coalesced up to this many bytes, see [`State::in_burst`].
 const MAX_COALESCED_UNCOPIED: u64 = 128 * 1024;
@@ -232,6 +235,10 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         let mut header = [0; MAX_HEADER];
         let len = self.engine.packet(id, send, index, &mut header);
+        if let Err(error) = self.name_memory(id, &mut header) {
+            self.lost(id, error);
+            return Ok(());
+        }
         let header = header.get(..len).unwrap_or_default();
         let payload = match inline {
             true => Copied::User([send.iov.segments(), &[]]),
@@ -323,6 +330,10 @@ impl<T: Transport> State<T> {
             (None, Some(slot)) => Copied::Slot(slot, 0, self.slots.get(slot).len() as u64),
             (None, None) => Copied::User([posted.iov().segments(), posted.more()]),
         };
+        if let Err(error) = self.name_memory(id, &mut header) {
+            self.lost(id, error);
+            return false;
+        }
         let header = header.get(..header_len).unwrap_or_default();
         if let Err(error) = self.stage(id, header, &payload) {
             self.lost(id, error);
@@ -330,6 +341,37 @@ impl<T: Transport> State<T> {
         }
         self.engine.free_slot(deferred.slot);
         true
+    }
+
+    /// Of an announcement, names the memory that the peer's device reads, where links let it do that.
+    fn name_memory(&mut self, id: ConnId, header: &mut [u8]) -> Result<()> {
+        if !RegisteringOf::<T>::SUPPORTED {
+            return Ok(());
+        }
+        let order = ByteOrder::NATIVE;
+        let Ok(Unit::Packet(packet, flags)) = Unit::parse(order, header) else {
+            return Ok(());
+        };
+        let Body::Rendezvous {
+            message, id: name, ..
+        } = packet.body
+        else {
+            return Ok(());
+        };
+        let link = self.connections.get(id).and_then(|c| c.link.as_ref());
+        let index = u16::try_from(name).map_err(|_| Errno::EPROTO)?;
+        let memory = self.engine.announced_memory(id, index);
+        let (Some(link), Some(memory)) = (link, memory) else {
+            return Err(Errno::ENOTCONN);
+        };
+        let body = Body::Rendezvous {
+            message,
+            id: name,
+            memory: RegisteringOf::<T>::announce(link, index, memory.segments())?,
+        };
+        emit_packet(order, flags, &Packet { body, ..packet }, header)
+            .map_err(|error| error.errno())?;
+        Ok(())
     }
 
     /// Puts a header into the transmit buffer of a connection, and the payload that is copied behind it.

@@ -1,0 +1,42 @@
+//! Memory that a device reaches, for links whose payloads of reads and of announced messages it moves itself.
+
+use ripstop_mem::UserBuf;
+use ripstop_types::Result;
+use ripstop_wire::xnet::base::RmaIovs;
+
+/// How a link lets a device reach memory of the program, in a stream of packets
+/// ([`Transport::is_in_packets`](crate::Transport::is_in_packets)). The memory is registered by these calls, and no longer
+/// than it is needed. `()` where payloads go by the stream.
+pub trait Registering<L> {
+    /// Whether it does: then nothing else here is called where it does not.
+    const SUPPORTED: bool;
+
+    /// How many places of reads the link was told of, less those whose response was read from it to its
+    /// end.
+    fn told_reads(_: &L) -> usize {
+        0
+    }
+
+    /// Where the payload of the next read goes whose `ReadReq` is not written to the link yet. The device
+    /// places it there; the response that is read from the link afterwards has as many bytes, which are
+    /// counted by [`Link::recvv`](crate::Link::recvv) alone and not moved.
+    ///
+    /// # Errors
+    /// The memory cannot be registered; the connection ends.
+    fn tell_read(_link: &L, _memory: &[UserBuf]) -> Result<()> {
+        Ok(())
+    }
+
+    /// The peer may read the message with this index, until it says that it has. Returns what to announce.
+    ///
+    /// # Errors
+    /// As for [`Registering::tell_read`].
+    fn announce(_link: &L, _index: u16, _memory: &[UserBuf]) -> Result<RmaIovs> {
+        Ok(RmaIovs::NONE)
+    }
+}
+
+/// Not supported.
+impl<L> Registering<L> for () {
+    const SUPPORTED: bool = false;
+}
