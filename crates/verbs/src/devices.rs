@@ -20,6 +20,7 @@ use crate::params::{NAME, Params};
 const FABRIC: &str = "IB-0x";
 
 /// A device that can be used.
+#[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) name: String,
     /// The subnet that it is in.

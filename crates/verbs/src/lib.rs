@@ -30,6 +30,7 @@ mod private_data;
 mod provider;
 mod queue;
 mod regions;
+mod rxm;
 mod shared_rx;
 
 pub use counter::Counter;
@@ -40,4 +41,5 @@ pub use fabric::Fabric;
 pub use mr::Mr;
 pub use passive::PassiveEp;
 pub use provider::VerbsProvider;
+pub use rxm::RxmVerbsProvider;
 pub use shared_rx::SharedRx;

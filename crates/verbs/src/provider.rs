@@ -69,7 +69,7 @@ impl VerbsProvider {
 }
 
 /// Why no device is offered.
-fn none() -> &'static str {
+pub(crate) fn none() -> &'static str {
     match has_devices() {
         true => {
             "no RDMA device can be used: look at the state of their ports (ibv_devinfo, rdma link), at \
@@ -90,7 +90,7 @@ fn is_named(request: &Request<'_>) -> bool {
 }
 
 /// Whether an answer's source is an address of the device, or any address.
-fn is_from(device: &Device, info: &Info) -> bool {
+pub(crate) fn is_from(device: &Device, info: &Info) -> bool {
     let source = info.src_addr.as_ref().and_then(|addr| addr.ip());
     source.is_none_or(|source| {
         let ip = source.ip();
@@ -135,7 +135,7 @@ impl ProviderInfo for VerbsProvider {
 }
 
 /// The peer is not reached by the device, or the source is none of its addresses.
-fn strange(device: &Device, info: &Info) -> Refusal {
+pub(crate) fn strange(device: &Device, info: &Info) -> Refusal {
     let source = info.src_addr.as_ref().map(ToString::to_string);
     let source = source.unwrap_or_default();
     let name = &device.name;

@@ -1,0 +1,194 @@
+//! What a link is read by: packets that have arrived, and the outcomes of requests, as units of the
+//! engine's stream.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use ripstop_os::IoVecMut;
+use ripstop_types::{Errno, Result};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::xnet::base::{BASE_LEN, Header, Op};
+
+/// What has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Incoming {
+    /// A packet of so many bytes, in the receive with this number.
+    Packet(u16, usize),
+    /// What was sent or written is with the peer, of those that the engine waits for.
+    Acknowledgement,
+    /// So many bytes were read, which are where the engine wants them.
+    Read(u64),
+}
+
+impl Incoming {
+    fn header(self) -> Header {
+        match self {
+            Self::Packet(_, len) => Header::new(Op::Msg, len as u64),
+            Self::Acknowledgement => Header::ack(),
+            Self::Read(len) => Header::new(Op::ReadRsp, len),
+        }
+    }
+
+    const fn len(self) -> u64 {
+        match self {
+            Self::Packet(_, len) => len as u64,
+            Self::Acknowledgement => 0,
+            Self::Read(len) => len,
+        }
+    }
+}
+
+/// The units that are to be read, of the first one part may be gone.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    units: VecDeque<Incoming>,
+    /// Bytes of the first unit that were read, its header among them.
+    read: u64,
+    /// The header of the first unit, once it was begun.
+    header: [u8; BASE_LEN],
+    /// Outcomes of reads that were read to their end.
+    reads_done: usize,
+}
+
+impl Inbox {
+    pub(crate) fn push(&mut self, unit: Incoming) {
+        self.units.push_back(unit);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// Reads into `vecs`, of packets by `copy`: the receive, the range of its bytes, where to, and behind how
+    /// many bytes there. `done` gets the number of each receive that was read to its end. Returns how many
+    /// bytes; what the device has placed itself counts, and goes alone.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when there is nothing.
+    pub(crate) fn read(
+        &mut self,
+        copy: impl Fn(u16, Range<usize>, &mut IoVecMut<'_>, usize) -> usize,
+        vecs: &mut [IoVecMut<'_>],
+        done: &mut Vec<u16>,
+    ) -> Result<usize> {
+        let mut total = 0;
+        let all: usize = vecs.iter().map(|vec| vec.len()).sum();
+        let mut vecs = vecs.iter_mut();
+        let mut room = vecs.next();
+        let mut filled = 0;
+        while let (Some(unit), Some(vec)) = (self.units.front().copied(), room.as_mut()) {
+            if filled == vec.len() {
+                (room, filled) = (vecs.next(), 0);
+                continue;
+            }
+            let base = BASE_LEN as u64;
+            let end = base + unit.len();
+            let copied = if self.read < base {
+                if self.read == 0 {
+                    let emitted = unit.header().emit(ByteOrder::NATIVE, &mut self.header);
+                    emitted.map_err(|error| error.errno())?;
+                }
+                vec.copy_part_from(filled, &self.header[self.read as usize..])
+            } else {
+                let at = (self.read - base) as usize;
+                match unit {
+                    Incoming::Packet(slot, len) => {
+                        copy(slot, at..len, vec, filled)
+                    }
+                    Incoming::Read(_) if total > 0 => break,
+                    Incoming::Read(_) => {
+                        let placed = (all as u64).min(end - self.read);
+                        self.advance(placed, end, unit, done);
+                        return Ok(placed as usize);
+                    }
+                    Incoming::Acknowledgement => 0,
+                }
+            };
+            (filled, total) = (filled + copied, total + copied);
+            self.advance(copied as u64, end, unit, done);
+            if copied == 0 && self.units.front() == Some(&unit) {
+                break;
+            }
+        }
+        match total {
+            0 => Err(Errno::EAGAIN),
+            total => Ok(total),
+        }
+    }
+
+    fn advance(&mut self, by: u64, end: u64, unit: Incoming, done: &mut Vec<u16>) {
+        self.read += by;
+        if self.read >= end {
+            self.read = 0;
+            self.units.pop_front();
+            match unit {
+                Incoming::Packet(slot, _) => done.push(slot),
+                Incoming::Read(_) => self.reads_done += 1,
+                Incoming::Acknowledgement => {}
+            }
+        }
+    }
+
+    /// How many outcomes of reads were read to their end since the last call.
+    pub(crate) fn take_reads_done(&mut self) -> usize {
+        std::mem::take(&mut self.reads_done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads all there is with so much room at a time; what is placed by a device reads as `0xee`.
+    fn all(inbox: &mut Inbox, step: usize) -> (Vec<u8>, Vec<u16>) {
+        let (mut bytes, mut done) = (Vec::new(), Vec::new());
+        let packets = [b"first".to_vec(), b"second one".to_vec()];
+        loop {
+            let mut room = vec![0xee; step];
+            let (front, back) = room.split_at_mut(step / 2);
+            let mut vecs = [IoVecMut::from_slice(front), IoVecMut::from_slice(back)];
+            let copy = |slot: u16, range: Range<usize>, vec: &mut IoVecMut<'_>, skip: usize| {
+                vec.copy_part_from(skip, &packets[usize::from(slot)][range])
+            };
+            match inbox.read(copy, &mut vecs, &mut done) {
+                Ok(count) => bytes.extend_from_slice(&room[..count]),
+                Err(error) => {
+                    assert_eq!(error, Errno::EAGAIN);
+                    return (bytes, done);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn units_come_whole_whatever_room_there_is() {
+        let units = [
+            Incoming::Packet(0, 5),
+            Incoming::Read(7),
+            Incoming::Acknowledgement,
+            Incoming::Packet(1, 10),
+            Incoming::Read(0),
+        ];
+        let header = |unit: Incoming| {
+            let mut bytes = [0; BASE_LEN];
+            unit.header()
+                .emit(ByteOrder::NATIVE, &mut bytes)
+                .expect("fits");
+            bytes.to_vec()
+        };
+        let parts = [&b"first"[..], &[0xee; 7], b"", b"second one", b""];
+        let expected: Vec<u8> = units
+            .iter()
+            .zip(parts)
+            .flat_map(|(unit, part)| [header(*unit), part.to_vec()].concat())
+            .collect();
+        for step in [2, 3, 16, 17, 40, 4096] {
+            let mut inbox = Inbox::default();
+            units.iter().for_each(|unit| inbox.push(*unit));
+            let (bytes, done) = all(&mut inbox, step);
+            assert_eq!(bytes, expected, "{step}");
+            assert_eq!(done, [0, 1], "{step}");
+            assert!(inbox.is_empty());
+        }
+    }
+}

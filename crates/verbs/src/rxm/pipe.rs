@@ -1,0 +1,676 @@
+//! A queue pair with its buffers: what a link writes goes out by it, and what arrives is read from it.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use ripstop_core::log::Subsys;
+use ripstop_core::{fi_info, fi_warn};
+use ripstop_ibverbs::{
+    Access, CmId, CompletionChannel, Context, Cq, Mr, Operation, Pd, Qp, QpCap, RecvArea,
+    RecvRequest, Remote, SendArea, SendFlags, SendRequest, Sge, Status, Wc, WcKind,
+};
+use ripstop_mem::UserBuf;
+use ripstop_os::{IoVec, IoVecMut};
+use ripstop_types::{Errno, Result, RmaIov};
+use ripstop_wire::ByteOrder;
+use ripstop_wire::rxm::cm::EAGER_MAX;
+use ripstop_wire::rxm::{BASE_LEN, Body, Packet};
+use ripstop_wire::xnet::base::RmaIovs;
+
+use crate::rxm::NAME;
+use crate::rxm::incoming::{Inbox, Incoming};
+use crate::rxm::outgoing::{Started, UnitHeader};
+
+/// The longest packet in bytes.
+const PACKET_MAX: usize = BASE_LEN + EAGER_MAX as usize;
+
+/// Bytes from one buffer of an area to the next.
+const STRIDE: usize = PACKET_MAX.next_multiple_of(64);
+
+/// Receives of a connection, each for one packet: 1 MiB of memory.
+const RECEIVES: u16 = 64;
+
+/// Buffers for packets and writes that are under way.
+const SENDS: u16 = 32;
+
+/// The buffer behind these, for packets with credits.
+const CREDIT_SEND: u16 = SENDS;
+
+/// Reads that are under way.
+const READS: usize = 16;
+
+/// Room in the queue of requests to send, without that for credits.
+const REQUESTS: usize = SENDS as usize + READS;
+
+/// Receives that are posted again before the peer is told.
+const CREDITS_AT_ONCE: u64 = RECEIVES as u64 / 2;
+
+/// The longest piece of memory that one request reads. Devices take more.
+const READ_MAX: usize = 1 << 20;
+
+/// Completions that are taken at a time.
+const COMPLETIONS: usize = 16;
+
+/// Marks the number of a request whose end the engine waits for.
+const ACKED: u64 = 1 << 32;
+
+/// Marks the number of a read.
+const READ: u64 = 1 << 33;
+
+/// Marks the number of a request after which its read is done.
+const LAST: u64 = 1 << 34;
+
+/// A unit of which not all has been taken or posted.
+#[derive(Debug)]
+enum Outgoing {
+    /// Its header, or none.
+    Header,
+    /// A packet: how long, its buffer once it has one, how much is there.
+    Packet(usize, Option<u16>, usize, bool),
+    /// A write.
+    Write(Writing),
+    /// A read: its requests that are not posted.
+    Read(VecDeque<(Sge, Remote)>),
+}
+
+/// A write of which not all has been taken.
+#[derive(Debug)]
+struct Writing {
+    to: VecDeque<RmaIov>,
+    slot: Option<u16>,
+    /// Bytes in the buffer.
+    have: usize,
+    ack: bool,
+}
+
+/// Local memory that a read goes to.
+#[derive(Debug, Default)]
+struct Place {
+    memory: Vec<UserBuf>,
+    regions: Vec<Mr>,
+}
+
+/// See the module. The queue pair ends first when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    qp: Qp,
+    cq: Arc<Cq>,
+    channel: Arc<CompletionChannel>,
+    pd: Arc<Pd>,
+    sends: SendArea,
+    receives: RecvArea,
+    free: Vec<u16>,
+    credit_free: bool,
+    /// Requests that the queue takes.
+    room: usize,
+    /// Packets that the peer has receives for, as it has said; none before the connection stands.
+    credits: u64,
+    /// Whether it bounds what it is sent by that.
+    bounded: bool,
+    /// Receives that the peer has not been told of.
+    owed: u64,
+    /// The number that packets to the peer say.
+    to: u64,
+    outgoing: Outgoing,
+    header: UnitHeader,
+    inbox: Inbox,
+    /// Where the next reads go, in the order of their requests in the stream.
+    places: VecDeque<Place>,
+    /// The regions and lengths of reads that are posted.
+    reading: VecDeque<(Vec<Mr>, u64)>,
+    /// Places that were told of and whose reads were not read from the link to their end.
+    told: usize,
+    /// Messages that the peer may read.
+    announced: HashMap<u16, Vec<Mr>>,
+    stands: bool,
+    ended: bool,
+}
+
+const fn buffer_at(slot: u16) -> usize {
+    slot as usize * STRIDE
+}
+
+impl Pipe {
+    /// The queue pair of an id that has a device, with all receives posted.
+    pub(crate) fn open(id: &Arc<CmId>, context: &Arc<Context>, pd: &Arc<Pd>) -> Result<Self> {
+        let channel = CompletionChannel::new(context)?;
+        let requests = REQUESTS + 1;
+        let cq = Cq::new(context, requests + usize::from(RECEIVES), Some(&channel))?;
+        let cap = QpCap {
+            send: requests as u32,
+            recv: RECEIVES.into(),
+            send_sge: 1,
+            recv_sge: 1,
+            inline: 0,
+        };
+        let qp = Qp::new(id, pd, &cq, &cq, None, cap)?;
+        let pipe = Self {
+            qp,
+            cq,
+            channel,
+            sends: SendArea::new(pd, STRIDE * (usize::from(SENDS) + 1))?,
+            receives: RecvArea::new(pd, STRIDE * usize::from(RECEIVES))?,
+            pd: Arc::clone(pd),
+            free: (0..SENDS).collect(),
+            credit_free: true,
+            room: REQUESTS,
+            credits: 0,
+            bounded: true,
+            // One the peer has without being told.
+            owed: u64::from(RECEIVES) - 1,
+            to: 0,
+            outgoing: Outgoing::Header,
+            header: UnitHeader::new(),
+            inbox: Inbox::default(),
+            places: VecDeque::new(),
+            reading: VecDeque::new(),
+            told: 0,
+            announced: HashMap::new(),
+            stands: false,
+            ended: false,
+        };
+        (0..RECEIVES).try_for_each(|slot| pipe.post_receive(slot))?;
+        Ok(pipe)
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+
+    /// What the peer calls the connection, and whether it bounds by credits what it is sent.
+    pub(crate) fn agree(&mut self, to: u64, bounded: bool) {
+        (self.to, self.bounded) = (to, bounded);
+    }
+
+    /// The connection stands: packets may go out.
+    pub(crate) fn stand(&mut self) {
+        self.stands = true;
+        // What came before this counts as well.
+        self.credits = match self.bounded {
+            true => self.credits.saturating_add(1),
+            false => u64::MAX,
+        };
+        self.give_credits();
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Has the next completion make the descriptor readable.
+    pub(crate) fn arm(&self) {
+        if let Err(error) = self.cq.arm() {
+            fi_warn!(NAME, Subsys::Cq, "a thread may sleep too long: {error}");
+        }
+    }
+
+    /// Makes the descriptor unreadable.
+    pub(crate) fn drain(&self) {
+        // What cannot be read is reported again.
+        let _ = self.channel.drain();
+    }
+
+    /// Whether there is something to read, the end counted.
+    pub(crate) fn is_readable(&mut self) -> bool {
+        if self.inbox.is_empty() {
+            self.poll();
+        }
+        !self.inbox.is_empty() || self.ended
+    }
+
+    /// Whether a packet would be taken now.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.poll();
+        let slot = !self.free.is_empty() && self.room > 0;
+        self.ended
+            || match &self.outgoing {
+                Outgoing::Packet(_, Some(_), ..) => true,
+                Outgoing::Write(writing) => writing.slot.is_some() || slot,
+                Outgoing::Read(_) => false,
+                Outgoing::Header | Outgoing::Packet(..) => slot && self.may_send(),
+            }
+    }
+
+    /// Whether nothing that was written is on its way any more.
+    pub(crate) fn is_delivered(&mut self) -> bool {
+        self.poll();
+        self.ended || (self.room == REQUESTS && self.credit_free)
+    }
+
+    /// Whether the peer has a receive; the last is for credits.
+    fn may_send(&self) -> bool {
+        self.stands && self.credits > 1
+    }
+
+    /// Takes what was completed.
+    pub(crate) fn poll(&mut self) {
+        loop {
+            let mut completions = [Wc::default(); COMPLETIONS];
+            let count = self.cq.poll(&mut completions).unwrap_or_else(|error| {
+                fi_warn!(NAME, Subsys::Cq, "the device tells no completions: {error}");
+                self.ended = true;
+                0
+            });
+            for completion in completions.iter().take(count) {
+                self.complete(completion);
+            }
+            if count < COMPLETIONS {
+                break;
+            }
+        }
+        self.post_reads();
+        self.give_credits();
+    }
+
+    fn complete(&mut self, completion: &Wc) {
+        let status = completion.status();
+        if status != Status::SUCCESS {
+            return self.fail(status);
+        }
+        let id = completion.id();
+        if completion.kind() == WcKind::Recv {
+            return self.received(id as u16, completion.len());
+        }
+        if id as u16 == CREDIT_SEND && id & READ == 0 {
+            self.credit_free = true;
+            return;
+        }
+        self.room += 1;
+        match id & READ {
+            0 => self.free.push(id as u16),
+            _ if id & LAST != 0 => {
+                if let Some((_, len)) = self.reading.pop_front() {
+                    self.inbox.push(Incoming::Read(len));
+                }
+            }
+            _ => {}
+        }
+        if id & ACKED != 0 {
+            self.inbox.push(Incoming::Acknowledgement);
+        }
+    }
+
+    fn fail(&mut self, status: Status) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        if status == Status::FLUSHED {
+            fi_info!(NAME, Subsys::EpData, "a connection has ended");
+        } else {
+            fi_warn!(
+                NAME,
+                Subsys::EpData,
+                "a connection ends, a request on it failed: {status}"
+            );
+        }
+    }
+
+    /// A packet has arrived.
+    fn received(&mut self, slot: u16, len: usize) {
+        let mut front = [0; BASE_LEN];
+        self.receives.read(buffer_at(slot), &mut front);
+        if len == BASE_LEN
+            && let Ok(packet) = Packet::parse(ByteOrder::NATIVE, &front, len as u64)
+        {
+            match packet.body {
+                Body::Credit(more) => {
+                    self.credits = self.credits.saturating_add(more);
+                    return self.post_again(slot);
+                }
+                Body::ReadDone(id) => {
+                    let index = u16::try_from(id).ok();
+                    drop(index.and_then(|index| self.announced.remove(&index)));
+                }
+                _ => {}
+            }
+        }
+        self.inbox.push(Incoming::Packet(slot, len));
+    }
+
+    fn post_receive(&self, slot: u16) -> Result<()> {
+        let memory = [self.receives.sge(buffer_at(slot), PACKET_MAX)?];
+        let request = RecvRequest::new(slot.into(), &memory)?;
+        self.qp
+            .post_recv(&mut [request])
+            .map_err(|error| error.errno)
+    }
+
+    /// A packet was read to its end: its receive is there for another.
+    fn post_again(&mut self, slot: u16) {
+        match self.post_receive(slot) {
+            Ok(()) => self.owed += 1,
+            Err(error) => {
+                fi_warn!(NAME, Subsys::EpData, "a receive is not posted: {error}");
+                self.ended = true;
+            }
+        }
+    }
+
+    fn give_credits(&mut self) {
+        let may = self.stands && self.bounded && !self.ended && self.credit_free;
+        if !may || self.owed < CREDITS_AT_ONCE || self.credits == 0 {
+            return;
+        }
+        let packet = Packet {
+            conn: self.to,
+            body: Body::Credit(self.owed),
+        };
+        let bytes = self.sends.bytes(buffer_at(CREDIT_SEND), BASE_LEN);
+        if packet.emit(ByteOrder::NATIVE, bytes).is_err() {
+            return;
+        }
+        self.credit_free = false;
+        self.credits -= 1;
+        self.owed = 0;
+        let posted = self.post_buffer(CREDIT_SEND, BASE_LEN, Operation::Send(None), 0);
+        self.note_failure(posted);
+    }
+
+    fn note_failure(&mut self, posted: Result<()>) {
+        if let Err(error) = posted {
+            fi_warn!(NAME, Subsys::EpData, "a request is not taken: {error}");
+            self.ended = true;
+        }
+    }
+
+    fn post_buffer(&self, slot: u16, len: usize, operation: Operation, mark: u64) -> Result<()> {
+        let memory = [self.sends.sge(buffer_at(slot), len)?];
+        self.post(u64::from(slot) | mark, operation, &memory)
+    }
+
+    fn post(&self, id: u64, operation: Operation, memory: &[Sge]) -> Result<()> {
+        let request = SendRequest::new(id, operation, memory, SendFlags::SIGNALED)?;
+        self.qp
+            .post_send(&mut [request])
+            .map_err(|error| error.errno)
+    }
+
+    /// Takes a buffer, and room in the queue for its request.
+    fn take_slot(&mut self) -> Option<u16> {
+        if self.room == 0 {
+            return None;
+        }
+        let slot = self.free.pop()?;
+        self.room -= 1;
+        Some(slot)
+    }
+}
+
+// Writing.
+impl Pipe {
+    /// Takes bytes of the engine's stream; returns how many.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] while there is no room; any other ends the connection.
+    pub(crate) fn send(&mut self, vecs: &[IoVec<'_>]) -> Result<usize> {
+        if self.ended {
+            return Err(Errno::ECONNRESET);
+        }
+        let mut polled = false;
+        let mut total = 0;
+        for vec in vecs {
+            let mut skip = 0;
+            while skip < vec.len() {
+                match self.step(vec, skip) {
+                    Ok(used) => skip += used,
+                    Err(Errno::EAGAIN) if !polled => {
+                        self.poll();
+                        polled = true;
+                    }
+                    Err(Errno::EAGAIN) if total + skip > 0 => return Ok(total + skip),
+                    Err(error) => return Err(error),
+                }
+            }
+            total += skip;
+        }
+        Ok(total)
+    }
+
+    /// Takes some bytes of `vec` behind the first `skip`, of which there are more.
+    fn step(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
+        match &mut self.outgoing {
+            Outgoing::Header => {
+                let (used, started) = self.header.take(vec, skip)?;
+                if let Some(started) = started {
+                    self.begin(started)?;
+                }
+                Ok(used)
+            }
+            Outgoing::Packet(..) => self.fill_packet(vec, skip),
+            Outgoing::Write(_) => self.fill_write(vec, skip),
+            Outgoing::Read(_) => Err(Errno::EAGAIN),
+        }
+    }
+
+    fn begin(&mut self, started: Started) -> Result<()> {
+        match started {
+            Started::Acknowledgement => {}
+            Started::Packet(len, ack) if (BASE_LEN..=PACKET_MAX).contains(&len) => {
+                self.outgoing = Outgoing::Packet(len, None, 0, ack);
+            }
+            Started::Packet(..) => return Err(Errno::EMSGSIZE),
+            Started::Write(to, len, ack) => {
+                let to: VecDeque<RmaIov> = to.as_slice().iter().copied().collect();
+                let writing = Writing {
+                    to,
+                    slot: None,
+                    have: 0,
+                    ack,
+                };
+                self.outgoing = Outgoing::Write(writing);
+                if len == 0 {
+                    self.outgoing = Outgoing::Header;
+                    if ack {
+                        self.inbox.push(Incoming::Acknowledgement);
+                    }
+                }
+            }
+            Started::Read(from) => {
+                let requests = self.requests(&from)?;
+                self.outgoing = Outgoing::Read(requests);
+                self.post_reads();
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_packet(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
+        let Outgoing::Packet(len, slot, have, ack) = self.outgoing else {
+            return Ok(0);
+        };
+        let slot = match slot {
+            Some(slot) => slot,
+            None if !self.may_send() => return Err(Errno::EAGAIN),
+            None => {
+                let slot = self.take_slot().ok_or(Errno::EAGAIN)?;
+                if self.bounded {
+                    self.credits -= 1;
+                }
+                slot
+            }
+        };
+        let room = self.sends.bytes(buffer_at(slot) + have, len - have);
+        let used = vec.copy_part(skip, room);
+        let have = have + used;
+        self.outgoing = Outgoing::Packet(len, Some(slot), have, ack);
+        if have == len {
+            self.outgoing = Outgoing::Header;
+            let mark = if ack { ACKED } else { 0 };
+            self.post_buffer(slot, len, Operation::Send(None), mark)?;
+        }
+        Ok(used)
+    }
+
+    fn fill_write(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
+        let slot = match &self.outgoing {
+            Outgoing::Write(Writing { slot, .. }) => *slot,
+            _ => return Ok(0),
+        };
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self.take_slot().ok_or(Errno::EAGAIN)?,
+        };
+        let Outgoing::Write(writing) = &mut self.outgoing else {
+            return Ok(0);
+        };
+        writing.slot = Some(slot);
+        let Some(piece) = writing.to.front_mut() else {
+            return Err(Errno::EPROTO);
+        };
+        let whole = (piece.len as usize).min(PACKET_MAX);
+        let room = self.sends.bytes(buffer_at(slot) + writing.have, whole - writing.have);
+        let used = vec.copy_part(skip, room);
+        writing.have += used;
+        if writing.have < whole {
+            return Ok(used);
+        }
+        let remote = remote(piece.addr, piece.key)?;
+        piece.addr = piece.addr.wrapping_add(whole as u64);
+        piece.len -= whole as u64;
+        while writing.to.front().is_some_and(|piece| piece.len == 0) {
+            writing.to.pop_front();
+        }
+        let last = writing.to.is_empty();
+        let mark = if last && writing.ack { ACKED } else { 0 };
+        (writing.slot, writing.have) = (None, 0);
+        if last {
+            self.outgoing = Outgoing::Header;
+        }
+        self.post_buffer(slot, whole, Operation::Write(remote, None), mark)?;
+        Ok(used)
+    }
+}
+
+// Reads, and memory of the program.
+impl Pipe {
+    /// How many reads the driver has told of that are not done.
+    pub(crate) fn told_reads(&self) -> usize {
+        self.told
+    }
+
+    /// Where the next read goes whose request comes by the stream. The memory is registered until it is done.
+    ///
+    /// # Errors
+    /// As for [`Mr::register`].
+    pub(crate) fn tell_read(&mut self, memory: &[UserBuf]) -> Result<()> {
+        let mut place = Place::default();
+        for part in memory.iter().filter(|part| !part.is_empty()) {
+            place.memory.push(*part);
+            let region = Mr::register(&self.pd, *part, Access::LOCAL_WRITE)?;
+            place.regions.push(region);
+        }
+        self.places.push_back(place);
+        self.told += 1;
+        Ok(())
+    }
+
+    /// Lets the peer read a message, until it says that it has, and returns where that is.
+    ///
+    /// # Errors
+    /// As for [`Mr::register`]; [`Errno::EINVAL`] for more pieces than an announcement names.
+    pub(crate) fn announce(&mut self, index: u16, memory: &[UserBuf]) -> Result<RmaIovs> {
+        let mut regions = Vec::new();
+        let mut pieces = Vec::new();
+        for part in memory.iter().filter(|part| !part.is_empty()) {
+            let region = Mr::register(&self.pd, *part, Access::REMOTE_READ)?;
+            pieces.push(RmaIov {
+                addr: part.addr() as u64,
+                len: part.len() as u64,
+                key: region.rkey().into(),
+            });
+            regions.push(region);
+        }
+        let pieces = RmaIovs::new(&pieces).map_err(|_| Errno::EINVAL)?;
+        self.announced.insert(index, regions);
+        Ok(pieces)
+    }
+
+    /// The requests of a read of `from`, into the place that was told for it.
+    fn requests(&mut self, from: &RmaIovs) -> Result<VecDeque<(Sge, Remote)>> {
+        let Place { memory, regions } = self.places.pop_front().ok_or(Errno::EPROTO)?;
+        let mut parts = memory.iter().copied().zip(&regions);
+        let mut here = parts.next();
+        let mut requests = VecDeque::new();
+        let mut total = 0;
+        for piece in from.as_slice() {
+            let (mut addr, mut left) = (piece.addr, piece.len);
+            while left > 0 {
+                let (part, region) = here.ok_or(Errno::EPROTO)?;
+                let len = (left.min(READ_MAX as u64) as usize).min(part.len());
+                let sge = Sge::new(part.first(len), region.lkey())?;
+                requests.push_back((sge, remote(addr, piece.key)?));
+                addr = addr.wrapping_add(len as u64);
+                left -= len as u64;
+                total += len as u64;
+                here = match part.skip(len) {
+                    rest if rest.is_empty() => parts.next(),
+                    rest => Some((rest, region)),
+                };
+            }
+        }
+        self.reading.push_back((regions, total));
+        Ok(requests)
+    }
+
+    /// Posts the requests of the read that is being written to the link, as far as there is room.
+    fn post_reads(&mut self) {
+        while self.room > 0 && !self.ended {
+            let Outgoing::Read(requests) = &mut self.outgoing else {
+                return;
+            };
+            let Some((memory, from)) = requests.pop_front() else {
+                self.outgoing = Outgoing::Header;
+                return;
+            };
+            let last = match requests.is_empty() {
+                true => LAST,
+                false => 0,
+            };
+            if last != 0 {
+                self.outgoing = Outgoing::Header;
+            }
+            self.room -= 1;
+            let posted = self.post(READ | last, Operation::Read(from), &[memory]);
+            self.note_failure(posted);
+        }
+    }
+}
+
+// Reading.
+impl Pipe {
+    /// Reads units of the engine's stream into `vecs`; returns how many bytes, 0 at the end.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] while there is nothing.
+    pub(crate) fn recv(&mut self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
+        if self.inbox.is_empty() {
+            self.poll();
+        }
+        let mut done = Vec::new();
+        let receives = &self.receives;
+        let copy = |slot, range: std::ops::Range<usize>, vec: &mut IoVecMut<'_>, skip| {
+            receives.read_to(buffer_at(slot) + range.start, range.len(), vec, skip)
+        };
+        let read = self.inbox.read(copy, vecs, &mut done);
+        self.told -= self.inbox.take_reads_done();
+        for slot in done {
+            self.post_again(slot);
+        }
+        self.give_credits();
+        match read {
+            Err(Errno::EAGAIN) if self.ended => Ok(0),
+            read => read,
+        }
+    }
+}
+
+fn remote(addr: u64, key: u64) -> Result<Remote> {
+    let key = u32::try_from(key).map_err(|_| Errno::EKEYREJECTED)?;
+    Ok(Remote { addr, key })
+}

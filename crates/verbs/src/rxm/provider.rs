@@ -1,0 +1,117 @@
+//! The provider named `verbs;ofi_rxm`.
+
+use std::sync::Arc;
+
+use ripstop_core::hints::Request;
+use ripstop_core::ip::answers;
+use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
+use ripstop_core::{FabricAttr, Info, provider};
+use ripstop_stream::Fabric;
+use ripstop_stream::attr::{self, Offer, SOURCES, apply_defaults, provider_version};
+use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version, flags};
+
+use crate::devices::Device;
+use crate::provider::{is_from, none, strange};
+use crate::rxm::NAME;
+use crate::rxm::params::Params;
+use crate::rxm::transport::RxmVerbs;
+
+/// The provider named `verbs;ofi_rxm`.
+#[derive(Debug)]
+pub struct RxmVerbsProvider {
+    params: Arc<Params>,
+}
+
+impl Default for RxmVerbsProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RxmVerbsProvider {
+    /// Reads the parameters of connections (`FI_OFI_RXM_*`) and of devices (`FI_VERBS_*`).
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            params: Arc::new(Params::read()),
+        }
+    }
+
+    fn offer(&self, device: &Device) -> Info {
+        const RX: Flags = flags![RECV MULTI_RECV];
+        let caps = Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::SHARED_AV | Flags::AV_USER_ID;
+        let mut info = attr::offer::<RxmVerbs>(
+            (*self.params).as_ref(),
+            &Offer {
+                ep_type: EpType::Rdm,
+                addr_format: AddrFormat::SockaddrIp,
+                protocol: Protocol::Rxm,
+                protocol_version: 1,
+                domain_caps: caps,
+                ops: flags![MSG TRIGGER] | Flags::TAGGED,
+                rx_caps: RX | SOURCES,
+                rx_ctx_cnt: 1,
+            },
+        );
+        info.caps -= flags![NAMED_RX_CTX READ WRITE];
+        info.tx.caps -= flags![NAMED_RX_CTX READ WRITE];
+        (info.domain.max_ep_tx_ctx, info.domain.max_ep_rx_ctx) = (1, 1);
+        info.domain.name = Some(device.name.clone());
+        info.fabric.name = Some(device.fabric.clone());
+        info.nic = Some(Arc::clone(&device.nic));
+        info
+    }
+}
+
+impl ProviderInfo for RxmVerbsProvider {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn version(&self) -> Version {
+        provider_version()
+    }
+
+    fn is_by_name_only(&self) -> bool {
+        true
+    }
+
+    fn getinfo(&self, request: &Request<'_>) -> Answer {
+        let devices = match self.params.devices(request.flags.contains(Flags::RESCAN)) {
+            Ok(devices) if !devices.is_empty() => devices,
+            Ok(_) => return Refusal::Failed(Errno::ENODEV, none().to_owned()).into(),
+            Err(error) => {
+                let why = "the RDMA devices of this machine cannot be read".to_owned();
+                return Refusal::Failed(error, why).into();
+            }
+        };
+        let mut answer = Answer::default();
+        for device in &devices {
+            match answers(request, &self.offer(device), &device.addresses) {
+                Ok(infos) => {
+                    let (own, others): (Vec<_>, Vec<_>) =
+                        infos.into_iter().partition(|info| is_from(device, info));
+                    answer.infos.extend(own);
+                    let others = others.iter().map(|info| strange(device, info));
+                    answer.refusals.extend(others);
+                }
+                Err(why) => answer.refusals.push(why.into()),
+            }
+        }
+        for info in &mut answer.infos {
+            apply_defaults(info, (*self.params).as_ref(), request.hints);
+        }
+        answer
+    }
+}
+
+impl provider::Provider for RxmVerbsProvider {
+    type Fabric = Fabric<RxmVerbs>;
+
+    fn fabric(&self, attr: &FabricAttr) -> Result<Arc<Fabric<RxmVerbs>>> {
+        Ok(Arc::new(Fabric::new(
+            attr.clone(),
+            Arc::clone(&self.params),
+        )))
+    }
+}
