@@ -50,6 +50,7 @@ pub use api::source::bind;
 pub use api::srx::SharedRx;
 pub use api::stx::SharedTx;
 pub use ripstop_engine::id::ConnId;
+pub use ripstop_engine::mr::Access;
 pub use ripstop_engine::stream::PacketTerms;
 pub use system::{Os, Poller, System, Timer};
 pub use table::Table;

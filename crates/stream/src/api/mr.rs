@@ -15,7 +15,8 @@ use ripstop_types::{Errno, Flags, MrMode, Result, flags};
 use crate::api::counter::Counter;
 use crate::api::domain::{Domain, Looked, Mode};
 use crate::transport::direct_access::DirectAccess as _;
-use crate::transport::{DirectOf, Transport};
+use crate::transport::registering::Registering as _;
+use crate::transport::{DirectOf, RegionOf, RegisteringOf, Transport};
 
 /// Keys given out to callers that let the provider choose.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
@@ -32,6 +33,8 @@ pub struct Mr<T: Transport, K: Mode> {
     /// It is gone from there.
     closed: AtomicBool,
     counter: <K as Locking>::Lock<Option<Arc<Counter<T, K>>>>,
+    /// What peers' devices reach it by.
+    _registered: Option<RegionOf<T>>,
     pub(crate) domain: Arc<Domain<T, K>>,
 }
 
@@ -56,14 +59,25 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             return Err(Errno::EINVAL);
         }
         let mode = domain.info.domain.mr_mode;
-        let key = if mode.intersects(MrMode::PROV_KEY | MrMode::BASIC) {
-            NEXT_KEY.fetch_add(1, Ordering::Relaxed)
-        } else {
-            attr.requested_key
-        };
         let access = Access {
             read: attr.access.contains(Flags::REMOTE_READ),
             write: attr.access.contains(Flags::REMOTE_WRITE),
+        };
+        let mut registered = None;
+        if RegisteringOf::<T>::SUPPORTED && access != Access::default() {
+            if !rest.is_empty() {
+                return Err(Errno::EINVAL);
+            }
+            let name = domain.info.domain.name.as_deref().unwrap_or_default();
+            registered = Some(RegisteringOf::<T>::register(name, *memory, access)?);
+        }
+        let (registered, by_device) = registered.unzip();
+        let key = if let Some(key) = by_device {
+            key
+        } else if mode.intersects(MrMode::PROV_KEY | MrMode::BASIC) {
+            NEXT_KEY.fetch_add(1, Ordering::Relaxed)
+        } else {
+            attr.requested_key
         };
         let base = if mode.intersects(MrMode::VIRT_ADDR | MrMode::BASIC) {
             memory.addr() as u64
@@ -112,6 +126,7 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             looked,
             closed: AtomicBool::new(id.is_none()),
             counter: <K as Locking>::Lock::new(None),
+            _registered: registered,
             domain: Arc::clone(domain),
         }))
     }
@@ -175,6 +190,13 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
     fn bind_counter(&self, counter: &Arc<Counter<T, K>>, flags: Flags) -> Result<()> {
         if flags != Flags::REMOTE_WRITE {
             return Err(Errno::EBADFLAGS);
+        }
+        if RegisteringOf::<T>::SUPPORTED {
+            return Err(refused!(
+                T::Mr,
+                EOPNOTSUPP,
+                "a region has no counter: what the device writes is not seen; ask for no FI_RMA_EVENT"
+            ));
         }
         if !Arc::ptr_eq(&counter.domain, &self.domain) {
             return Err(Errno::EDOMAIN);

@@ -22,6 +22,7 @@ use crate::system::System;
 use crate::transport::link::Link;
 use crate::transport::listener::Listener;
 use crate::transport::readiness::Readiness;
+use crate::transport::registering::Registering;
 use crate::tunables::Tunables;
 
 /// A way for endpoints of one kind to reach each other. It stands for a provider in the types of
@@ -225,6 +226,9 @@ pub(crate) type JointOf<T> = <<T as Transport>::Link as Link>::Joint;
 
 /// Registration of memory by a transport's links.
 pub(crate) type RegisteringOf<T> = <<T as Transport>::Link as Link>::Registering;
+
+/// What peers reach a region by, where devices do that.
+pub(crate) type RegionOf<T> = <RegisteringOf<T> as Registering<<T as Transport>::Link>>::Region;
 
 /// The poller of a transport's domains.
 pub(crate) type PollerOf<T> = <<T as Transport>::System as System>::Poller;

@@ -1,15 +1,27 @@
 //! Memory that a device reaches, for links whose payloads of reads and of announced messages it moves itself.
 
+use std::fmt::Debug;
+
+use ripstop_engine::mr::Access;
 use ripstop_mem::UserBuf;
-use ripstop_types::Result;
+use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::RmaIovs;
 
 /// How a link lets a device reach memory of the program, in a stream of packets
 /// ([`Transport::is_in_packets`](crate::Transport::is_in_packets)). The memory is registered by these calls, and no longer
 /// than it is needed. `()` where payloads go by the stream.
 pub trait Registering<L> {
+    /// What peers reach a region of the program by.
+    type Region: Debug + Send + Sync + 'static;
+
     /// Whether it does: then nothing else here is called where it does not.
     const SUPPORTED: bool;
+
+    /// Lets peers read or write a region of a domain with this name, whose key is returned.
+    ///
+    /// # Errors
+    /// The memory cannot be registered.
+    fn register(domain: &str, memory: UserBuf, access: Access) -> Result<(Self::Region, u64)>;
 
     /// How many places of reads the link was told of, less those whose response was read from it to its
     /// end.
@@ -38,5 +50,11 @@ pub trait Registering<L> {
 
 /// Not supported.
 impl<L> Registering<L> for () {
+    type Region = ();
+
     const SUPPORTED: bool = false;
+
+    fn register(_: &str, _: UserBuf, _: Access) -> Result<((), u64)> {
+        Err(Errno::ENOSYS)
+    }
 }

@@ -13,7 +13,8 @@ use crate::state::State;
 use crate::state::ep::level;
 use crate::state::fast_path::SLOW_FLAGS;
 use crate::transport::in_place::InPlace as _;
-use crate::transport::{InPlaceOf, Transport};
+use crate::transport::registering::Registering as _;
+use crate::transport::{InPlaceOf, RegisteringOf, Transport};
 use crate::tx::send::Copied;
 
 impl<T: Transport> State<T> {
@@ -162,6 +163,13 @@ impl<T: Transport> State<T> {
         let inject = kind == RmaKind::Write && given.contains(Flags::INJECT);
         if inject && iov.len() > state.inject_size as u64 {
             return Err(Errno::EMSGSIZE);
+        }
+        if RegisteringOf::<T>::SUPPORTED && level(kind, given) == Level::Committed {
+            return Err(refused!(
+                T::EpData,
+                EOPNOTSUPP,
+                "no device makes a write durable: leave out FI_COMMIT_COMPLETE, or use the provider tcp"
+            ));
         }
         let mut rma = Rma {
             kind,

@@ -41,3 +41,13 @@ pub(crate) fn device_of(id: &CmId) -> Result<&'static Opened> {
     all.find(|one| id.device(std::slice::from_ref(&one.context)).is_some())
         .ok_or(Errno::ENODEV)
 }
+
+/// The one with this name.
+///
+/// # Errors
+/// As for [`device_of`].
+pub(crate) fn named(name: &str) -> Result<&'static Opened> {
+    let mut all = opened()?.iter();
+    all.find(|one| one.context.name() == name)
+        .ok_or(Errno::ENODEV)
+}

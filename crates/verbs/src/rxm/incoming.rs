@@ -7,7 +7,7 @@ use std::ops::Range;
 use ripstop_os::IoVecMut;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::base::{BASE_LEN, Header, Op};
+use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
 
 /// What has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(crate) enum Incoming {
     Packet(u16, usize),
     /// What was sent or written is with the peer, of those that the engine waits for.
     Acknowledgement,
+    /// The peer has written memory of this side, and says so with this data.
+    Written(u32),
     /// So many bytes were read, which are where the engine wants them.
     Read(u64),
 }
@@ -25,6 +27,10 @@ impl Incoming {
         match self {
             Self::Packet(_, len) => Header::new(Op::Msg, len as u64),
             Self::Acknowledgement => Header::ack(),
+            Self::Written(data) => Header {
+                cq_data: Some(data.into()),
+                ..Header::new(Op::Write, 0)
+            },
             Self::Read(len) => Header::new(Op::ReadRsp, len),
         }
     }
@@ -32,25 +38,37 @@ impl Incoming {
     const fn len(self) -> u64 {
         match self {
             Self::Packet(_, len) => len as u64,
-            Self::Acknowledgement => 0,
+            Self::Acknowledgement | Self::Written(_) => 0,
             Self::Read(len) => len,
         }
     }
 }
 
 /// The units that are to be read, of the first one part may be gone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Inbox {
     units: VecDeque<Incoming>,
     /// Bytes of the first unit that were read, its header among them.
     read: u64,
     /// The header of the first unit, once it was begun.
-    header: [u8; BASE_LEN],
+    header: [u8; MAX_HEADER],
+    /// How long that is.
+    header_len: u64,
     /// Outcomes of reads that were read to their end.
     reads_done: usize,
 }
 
 impl Inbox {
+    pub(crate) const fn new() -> Self {
+        Self {
+            units: VecDeque::new(),
+            read: 0,
+            header: [0; MAX_HEADER],
+            header_len: 0,
+            reads_done: 0,
+        }
+    }
+
     pub(crate) fn push(&mut self, unit: Incoming) {
         self.units.push_back(unit);
     }
@@ -81,14 +99,14 @@ impl Inbox {
                 (room, filled) = (vecs.next(), 0);
                 continue;
             }
-            let base = BASE_LEN as u64;
+            if self.read == 0 {
+                let emitted = unit.header().emit(ByteOrder::NATIVE, &mut self.header);
+                self.header_len = emitted.map_err(|error| error.errno())? as u64;
+            }
+            let base = self.header_len;
             let end = base + unit.len();
             let copied = if self.read < base {
-                if self.read == 0 {
-                    let emitted = unit.header().emit(ByteOrder::NATIVE, &mut self.header);
-                    emitted.map_err(|error| error.errno())?;
-                }
-                vec.copy_part_from(filled, &self.header[self.read as usize..])
+                vec.copy_part_from(filled, &self.header[self.read as usize..base as usize])
             } else {
                 let at = (self.read - base) as usize;
                 match unit {
@@ -101,7 +119,7 @@ impl Inbox {
                         self.advance(placed, end, unit, done);
                         return Ok(placed as usize);
                     }
-                    Incoming::Acknowledgement => 0,
+                    Incoming::Acknowledgement | Incoming::Written(_) => 0,
                 }
             };
             (filled, total) = (filled + copied, total + copied);
@@ -124,7 +142,7 @@ impl Inbox {
             match unit {
                 Incoming::Packet(slot, _) => done.push(slot),
                 Incoming::Read(_) => self.reads_done += 1,
-                Incoming::Acknowledgement => {}
+                Incoming::Acknowledgement | Incoming::Written(_) => {}
             }
         }
     }
@@ -166,24 +184,23 @@ mod tests {
             Incoming::Packet(0, 5),
             Incoming::Read(7),
             Incoming::Acknowledgement,
+            Incoming::Written(3),
             Incoming::Packet(1, 10),
             Incoming::Read(0),
         ];
         let header = |unit: Incoming| {
-            let mut bytes = [0; BASE_LEN];
-            unit.header()
-                .emit(ByteOrder::NATIVE, &mut bytes)
-                .expect("fits");
-            bytes.to_vec()
+            let mut bytes = [0; MAX_HEADER];
+            let emitted = unit.header().emit(ByteOrder::NATIVE, &mut bytes);
+            bytes[..emitted.expect("fits")].to_vec()
         };
-        let parts = [&b"first"[..], &[0xee; 7], b"", b"second one", b""];
+        let parts = [&b"first"[..], &[0xee; 7], b"", b"", b"second one", b""];
         let expected: Vec<u8> = units
             .iter()
             .zip(parts)
             .flat_map(|(unit, part)| [header(*unit), part.to_vec()].concat())
             .collect();
         for step in [2, 3, 16, 17, 40, 4096] {
-            let mut inbox = Inbox::default();
+            let mut inbox = Inbox::new();
             units.iter().for_each(|unit| inbox.push(*unit));
             let (bytes, done) = all(&mut inbox, step);
             assert_eq!(bytes, expected, "{step}");

@@ -8,14 +8,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
-use ripstop_ibverbs::{CmId, EventChannel};
+use ripstop_ibverbs::{self as ibverbs, CmId, EventChannel, Mr};
 use ripstop_mem::UserBuf;
 use ripstop_os::{Epoll, Interest, IoVec, IoVecMut, Shutdown};
-use ripstop_stream::{Link, Os, Registering, System as _};
+use ripstop_stream::{Access, Link, Os, Registering, System as _};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::NAME;
+use crate::rxm::devices::named;
 use crate::rxm::handshake::{Handshake, Step};
 use crate::rxm::pipe::Pipe;
 
@@ -243,7 +244,29 @@ impl Link for RdmaLink {
 pub struct ByDevice;
 
 impl Registering<RdmaLink> for ByDevice {
+    type Region = Mr;
+
     const SUPPORTED: bool = true;
+
+    fn register(domain: &str, memory: UserBuf, access: Access) -> Result<(Mr, u64)> {
+        let device = named(domain)?;
+        let mut flags = ibverbs::Access::empty();
+        flags.set(ibverbs::Access::REMOTE_READ, access.read);
+        let writes = ibverbs::Access::REMOTE_WRITE | ibverbs::Access::LOCAL_WRITE;
+        flags.set(writes, access.write);
+        let region = Mr::register(&device.pd, memory, flags).inspect_err(|error| {
+            fi_warn!(
+                NAME,
+                Subsys::Mr,
+                "{} bytes at {:#x} cannot be registered: {error}; for ENOMEM raise the limit of locked \
+                 memory (ulimit -l)",
+                memory.len(),
+                memory.addr()
+            );
+        })?;
+        let key = region.rkey().into();
+        Ok((region, key))
+    }
 
     fn told_reads(link: &RdmaLink) -> usize {
         let handshake = link.handshake.lock();

@@ -15,8 +15,8 @@ pub(crate) enum Started {
     Packet(usize, bool),
     /// Nothing; the peer's memory is to be read.
     Read(RmaIovs),
-    /// So many bytes for the peer's memory. As for a packet.
-    Write(RmaIovs, u64, bool),
+    /// So many bytes for the peer's memory. As for a packet. With data that the peer is told of then.
+    Write(RmaIovs, u64, bool, Option<u32>),
     /// Nothing, and nothing is to be done: peers are told by their devices what has arrived.
     Acknowledgement,
 }
@@ -88,7 +88,11 @@ impl UnitHeader {
                 Ok(Started::Packet(len, ack))
             }
             Op::ReadReq => Ok(Started::Read(header.rma)),
-            Op::Write if header.cq_data.is_none() => Ok(Started::Write(header.rma, payload, ack)),
+            Op::Write => {
+                // There are 32 bits in immediate data, as the domain says.
+                let data = header.cq_data.map(|data| data as u32);
+                Ok(Started::Write(header.rma, payload, ack, data))
+            }
             _ => Err(Errno::EPROTO),
         }
     }
@@ -143,12 +147,13 @@ mod tests {
         };
         let write = Header {
             rma: to,
+            cq_data: Some(9),
             ..Header::new(Op::Write, 100)
         };
         for step in [1, 3, 16, 200] {
             assert_eq!(started(&packet, step), Ok(Started::Packet(80, true)));
             assert_eq!(started(&read, step), Ok(Started::Read(to)));
-            assert_eq!(started(&write, step), Ok(Started::Write(to, 100, false)));
+            assert_eq!(started(&write, step), Ok(Started::Write(to, 100, false, Some(9))));
             let ack = Header::ack();
             assert_eq!(started(&ack, step), Ok(Started::Acknowledgement));
             let other = Header::new(Op::ReadRsp, 4);

@@ -82,6 +82,14 @@ struct Writing {
     /// Bytes in the buffer.
     have: usize,
     ack: bool,
+    data: Option<u32>,
+}
+
+impl Writing {
+    /// Whether it is of no bytes.
+    fn is_empty(&self) -> bool {
+        self.to.iter().all(|piece| piece.len == 0)
+    }
 }
 
 /// Local memory that a read goes to.
@@ -162,7 +170,7 @@ impl Pipe {
             to: 0,
             outgoing: Outgoing::Header,
             header: UnitHeader::new(),
-            inbox: Inbox::default(),
+            inbox: Inbox::new(),
             places: VecDeque::new(),
             reading: VecDeque::new(),
             told: 0,
@@ -230,7 +238,11 @@ impl Pipe {
         self.ended
             || match &self.outgoing {
                 Outgoing::Packet(_, Some(_), ..) => true,
-                Outgoing::Write(writing) => writing.slot.is_some() || slot,
+                Outgoing::Write(writing) if writing.is_empty() => false,
+                Outgoing::Write(writing) => {
+                    let sends = writing.data.is_none() || self.may_send();
+                    writing.slot.is_some() || slot && sends
+                }
                 Outgoing::Read(_) => false,
                 Outgoing::Header | Outgoing::Packet(..) => slot && self.may_send(),
             }
@@ -263,7 +275,9 @@ impl Pipe {
                 break;
             }
         }
-        self.post_reads();
+        if !self.ended {
+            self.advance();
+        }
         self.give_credits();
     }
 
@@ -273,6 +287,10 @@ impl Pipe {
             return self.fail(status);
         }
         let id = completion.id();
+        if let (WcKind::RecvWrite, Some(data)) = (completion.kind(), completion.immediate()) {
+            self.inbox.push(Incoming::Written(data));
+            return self.post_again(id as u16);
+        }
         if completion.kind() == WcKind::Recv {
             return self.received(id as u16, completion.len());
         }
@@ -381,7 +399,9 @@ impl Pipe {
 
     fn post_buffer(&self, slot: u16, len: usize, operation: Operation, mark: u64) -> Result<()> {
         let memory = [self.sends.sge(buffer_at(slot), len)?];
-        self.post(u64::from(slot) | mark, operation, &memory)
+        // To some devices a piece of no bytes is one of very many.
+        let pieces = memory.get(..len.min(1)).unwrap_or_default();
+        self.post(u64::from(slot) | mark, operation, pieces)
     }
 
     fn post(&self, id: u64, operation: Operation, memory: &[Sge]) -> Result<()> {
@@ -443,6 +463,7 @@ impl Pipe {
                 Ok(used)
             }
             Outgoing::Packet(..) => self.fill_packet(vec, skip),
+            Outgoing::Write(writing) if writing.is_empty() => Err(Errno::EAGAIN),
             Outgoing::Write(_) => self.fill_write(vec, skip),
             Outgoing::Read(_) => Err(Errno::EAGAIN),
         }
@@ -455,21 +476,18 @@ impl Pipe {
                 self.outgoing = Outgoing::Packet(len, None, 0, ack);
             }
             Started::Packet(..) => return Err(Errno::EMSGSIZE),
-            Started::Write(to, len, ack) => {
-                let to: VecDeque<RmaIov> = to.as_slice().iter().copied().collect();
+            Started::Write(to, len, ack, data) => {
+                let pieces = to.as_slice().iter().copied();
                 let writing = Writing {
-                    to,
+                    // One at least, for a write of nothing.
+                    to: pieces.filter(|piece| len == 0 || piece.len > 0).collect(),
                     slot: None,
                     have: 0,
                     ack,
+                    data,
                 };
                 self.outgoing = Outgoing::Write(writing);
-                if len == 0 {
-                    self.outgoing = Outgoing::Header;
-                    if ack {
-                        self.inbox.push(Incoming::Acknowledgement);
-                    }
-                }
+                self.advance();
             }
             Started::Read(from) => {
                 let requests = self.requests(&from)?;
@@ -478,6 +496,20 @@ impl Pipe {
             }
         }
         Ok(())
+    }
+
+    /// Posts what needs no more bytes of the stream, as far as there is room.
+    fn advance(&mut self) {
+        match &self.outgoing {
+            Outgoing::Read(_) => self.post_reads(),
+            Outgoing::Write(writing) if writing.is_empty() => {
+                match self.fill_write(&IoVec::EMPTY, 0) {
+                    Ok(_) | Err(Errno::EAGAIN) => {}
+                    Err(error) => self.note_failure(Err(error)),
+                }
+            }
+            _ => {}
+        }
     }
 
     fn fill_packet(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
@@ -508,13 +540,14 @@ impl Pipe {
     }
 
     fn fill_write(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
-        let slot = match &self.outgoing {
-            Outgoing::Write(Writing { slot, .. }) => *slot,
-            _ => return Ok(0),
+        let Outgoing::Write(Writing { slot, data, .. }) = &self.outgoing else {
+            return Ok(0);
         };
-        let slot = match slot {
-            Some(slot) => slot,
-            None => self.take_slot().ok_or(Errno::EAGAIN)?,
+        let slot = match (*slot, data) {
+            (Some(slot), _) => slot,
+            // The last request of it takes a receive of the peer.
+            (None, Some(_)) if !self.may_send() => return Err(Errno::EAGAIN),
+            (None, _) => self.take_slot().ok_or(Errno::EAGAIN)?,
         };
         let Outgoing::Write(writing) = &mut self.outgoing else {
             return Ok(0);
@@ -538,11 +571,15 @@ impl Pipe {
         }
         let last = writing.to.is_empty();
         let mark = if last && writing.ack { ACKED } else { 0 };
+        let data = writing.data.filter(|_| last);
         (writing.slot, writing.have) = (None, 0);
         if last {
             self.outgoing = Outgoing::Header;
         }
-        self.post_buffer(slot, whole, Operation::Write(remote, None), mark)?;
+        if data.is_some() && self.bounded {
+            self.credits -= 1;
+        }
+        self.post_buffer(slot, whole, Operation::Write(remote, data), mark)?;
         Ok(used)
     }
 }

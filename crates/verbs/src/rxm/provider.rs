@@ -8,7 +8,7 @@ use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, provider};
 use ripstop_stream::Fabric;
 use ripstop_stream::attr::{self, Offer, SOURCES, apply_defaults, provider_version};
-use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version, flags};
+use ripstop_types::{AddrFormat, EpType, Errno, Flags, MrMode, Protocol, Result, Version, flags};
 
 use crate::devices::Device;
 use crate::provider::{is_from, none, strange};
@@ -38,7 +38,7 @@ impl RxmVerbsProvider {
     }
 
     fn offer(&self, device: &Device) -> Info {
-        const RX: Flags = flags![RECV MULTI_RECV];
+        const RX: Flags = flags![RECV MULTI_RECV REMOTE_READ REMOTE_WRITE];
         let caps = Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::SHARED_AV | Flags::AV_USER_ID;
         let mut info = attr::offer::<RxmVerbs>(
             (*self.params).as_ref(),
@@ -48,13 +48,19 @@ impl RxmVerbsProvider {
                 protocol: Protocol::Rxm,
                 protocol_version: 1,
                 domain_caps: caps,
-                ops: flags![MSG TRIGGER] | Flags::TAGGED,
+                ops: flags![MSG TAGGED RMA ATOMIC TRIGGER],
                 rx_caps: RX | SOURCES,
                 rx_ctx_cnt: 1,
             },
         );
-        info.caps -= flags![NAMED_RX_CTX READ WRITE];
-        info.tx.caps -= flags![NAMED_RX_CTX READ WRITE];
+        info.caps -= Flags::NAMED_RX_CTX;
+        info.tx.caps -= Flags::NAMED_RX_CTX;
+        info.tx.op_flags -= Flags::COMMIT_COMPLETE;
+        info.domain.mr_mode =
+            MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY | MrMode::BASIC;
+        info.domain.mr_key_size = size_of::<u32>();
+        info.domain.mr_iov_limit = 1;
+        info.domain.cq_data_size = size_of::<u32>();
         (info.domain.max_ep_tx_ctx, info.domain.max_ep_rx_ctx) = (1, 1);
         info.domain.name = Some(device.name.clone());
         info.fabric.name = Some(device.fabric.clone());

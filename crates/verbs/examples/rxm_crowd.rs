@@ -1,0 +1,485 @@
+//! Tries `verbs;ofi_rxm` with several processes, each of which talks to all others out of step: messages of
+//! all ways, reads, writes and atomics, with data checked. Then one is killed, and the others go on.
+//! The laboratory runs it (`lab/cases/rxm_crowd.sh`): `rxm_crowd PROCESSES FOLDER`.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ripstop_core::hints::Request;
+use ripstop_core::provider::{
+    AddressVector as _, AtomicCall, AvAttr, CompletionQueue as _, CqAttr, Domain as _,
+    Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, Provider, RecvKind, RmaCall, SendKind,
+    Sharing,
+};
+use ripstop_core::registry::ProviderInfo as _;
+use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
+use ripstop_types::{
+    AtomicKind, AtomicOp, AvType, Completion, CompletionError, Datatype, EpType, Errno, FiAddr, Flags,
+    MrMode, Result, RmaIov, Version, flags,
+};
+use ripstop_verbs::RxmVerbsProvider;
+
+type Fabric = <RxmVerbsProvider as Provider>::Fabric;
+type Domain = <Fabric as ripstop_core::provider::Fabric>::SafeDomain;
+type Endpoint = <Domain as ripstop_core::provider::Domain>::Endpoint;
+type Cq = <Domain as ripstop_core::provider::Domain>::Cq;
+type Av = <Domain as ripstop_core::provider::Domain>::Av;
+type Mr = <Domain as ripstop_core::provider::Domain>::Mr;
+
+/// More than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(100);
+/// Lengths of messages: at once, as long as that gets, and announced.
+const LENGTHS: [usize; 4] = [8, 5000, 16384, 100_000];
+/// Short messages to each peer in a row: more than it has receives for.
+const BURST: u64 = 150;
+/// Bytes of each process that others write: so many for each of them.
+const SHARE: usize = 64 << 10;
+/// What each process adds to a number of process 0.
+const ROUNDS: u64 = 5;
+
+/// Repeats until there is something.
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "no {what} in {PATIENCE:?}");
+    }
+}
+
+fn find(provider: &RxmVerbsProvider) -> Info {
+    let hints = Hints {
+        caps: flags![MSG TAGGED RMA ATOMIC],
+        ep: Some(EpAttr {
+            ep_type: EpType::Rdm,
+            ..EpAttr::default()
+        }),
+        domain: Some(DomainAttr {
+            mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
+            ..DomainAttr::default()
+        }),
+        ..Hints::default()
+    };
+    let answer = provider.getinfo(&Request {
+        version: Version::CURRENT,
+        hints: Some(&hints),
+        ..Request::default()
+    });
+    let v4 = |info: &Info| matches!(info.src_addr, Some(Address::Ip(addr)) if addr.is_ipv4());
+    let found = answer.infos.into_iter().find(v4);
+    found.unwrap_or_else(|| panic!("no offer: {:?}", answer.refusals))
+}
+
+/// What the processes tell each other, in files of a folder.
+struct Board {
+    folder: PathBuf,
+    rank: usize,
+    count: usize,
+}
+
+impl Board {
+    fn tell(&self, what: &str, text: &str) {
+        let path = self.folder.join(format!("{what}.{}", self.rank));
+        let new = path.with_extension(format!("{}.new", self.rank));
+        std::fs::write(&new, text).expect("written");
+        std::fs::rename(&new, &path).expect("renamed");
+    }
+
+    fn hear(&self, what: &str, rank: usize) -> Option<String> {
+        std::fs::read_to_string(self.folder.join(format!("{what}.{rank}"))).ok()
+    }
+
+    /// Until all have come here; `progress` is made meanwhile.
+    fn barrier(&self, what: &str, count: usize, mut progress: impl FnMut()) {
+        self.tell(what, "");
+        until(what, || {
+            progress();
+            let all = (0..count).all(|rank| self.hear(what, rank).is_some());
+            all.then_some(())
+        });
+    }
+}
+
+/// A process.
+struct Member {
+    board: Board,
+    ep: Arc<Endpoint>,
+    cq: Arc<Cq>,
+    av: Arc<Av>,
+    mr: Arc<Mr>,
+    memory: Parked,
+    peers: Vec<FiAddr>,
+    /// Where the memory of each begins, and its key.
+    theirs: Vec<(u64, u64)>,
+    _domain: Arc<Domain>,
+}
+
+fn pattern(from: usize, to: usize, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at.wrapping_mul(7) ^ (from * 31 + to * 17 + len)) as u8)
+        .collect()
+}
+
+fn read(buf: UserBuf) -> Vec<u8> {
+    let mut bytes = vec![0; buf.len()];
+    copy_in(&mut bytes, buf);
+    bytes
+}
+
+impl Member {
+    fn new(board: Board) -> Self {
+        let provider = RxmVerbsProvider::new();
+        let info = find(&provider);
+        let fabric = provider.fabric(&info.fabric).expect("a fabric");
+        let domain = fabric.safe_domain(&info).expect("a domain");
+        let cq = domain.cq(&CqAttr::default()).expect("a queue");
+        let attr = AvAttr {
+            av_type: AvType::Table,
+            count: board.count,
+            flags: Flags::empty(),
+            rx_ctx_bits: 0,
+            name: None,
+        };
+        let av = domain.av(&attr).expect("an address vector");
+        let ep = domain.endpoint(&info, FidToken(1)).expect("an endpoint");
+        ep.bind_cq(&cq, Flags::SEND | Flags::RECV).expect("bound");
+        ep.bind_av(&av).expect("bound");
+        ep.enable().expect("enabled");
+        let memory = Parked::park(vec![0; SHARE * (board.count + 1)]);
+        let attr = MrAttr {
+            iov: vec![memory.buf()],
+            access: flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE],
+            offset: 0,
+            requested_key: 0,
+            flags: Flags::empty(),
+            shared: Sharing::Never,
+        };
+        let mr = domain.mr(&attr).expect("registered");
+        Self {
+            board,
+            ep,
+            cq,
+            av,
+            mr,
+            memory,
+            peers: Vec::new(),
+            theirs: Vec::new(),
+            _domain: domain,
+        }
+    }
+
+    fn meet(&mut self) {
+        let Ok(Address::Ip(name)) = self.ep.name() else {
+            panic!("no address");
+        };
+        let (at, key) = (self.memory.buf().addr(), self.mr.key());
+        self.board.tell("name", &format!("{name} {at} {key}"));
+        for rank in 0..self.board.count {
+            let told = until("name", || self.board.hear("name", rank));
+            let mut words = told.split(' ');
+            let mut word = || words.next().expect("a word");
+            let name = Address::Ip(word().parse().expect("an address"));
+            self.peers.push(self.av.insert(&name).expect("inserted"));
+            let mut number = || word().parse().expect("a number");
+            self.theirs.push((number(), number()));
+        }
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.board.rank;
+        (0..self.board.count).filter(move |other| *other != rank)
+    }
+
+    fn next(&self) -> Option<std::result::Result<Completion, CompletionError>> {
+        let mut found = None;
+        match self.cq.read(1, |entry| found = Some(*entry)) {
+            Ok(_) => found.map(Ok),
+            Err(Errno::EAGAIN) => None,
+            Err(Errno::EAVAIL) => {
+                let mut failure = None;
+                let taken = self.cq.read_error(|error, _| failure = Some(*error));
+                taken.expect("an error");
+                failure.map(Err)
+            }
+            Err(error) => panic!("fi_cq_read: {error}"),
+        }
+    }
+
+    /// Waits for so many successes.
+    fn complete(&self, what: &str, count: usize) {
+        for done in 0..count {
+            let entry = until(what, || self.next());
+            entry.unwrap_or_else(|error| panic!("{what} {done} of {count}: {error:?}"));
+        }
+    }
+
+    /// Posts, as soon as there is room.
+    fn post(&self, mut done: impl FnMut(&Completion), mut post: impl FnMut() -> Result<()>) {
+        until("room", || match post() {
+            Ok(()) => Some(()),
+            Err(Errno::EAGAIN) => {
+                if let Some(entry) = self.next() {
+                    done(&entry.expect("a success"));
+                }
+                None
+            }
+            Err(error) => panic!("{error}"),
+        });
+    }
+
+    /// A message of each length to each peer, and from it.
+    fn messages(&self) {
+        let rank = self.board.rank;
+        let tag = |from: usize, len: usize| (from << 32 | len) as u64;
+        let mut sent = Vec::new();
+        let mut got = Vec::new();
+        let mut count = 0;
+        for other in self.others() {
+            for len in LENGTHS {
+                let kind = RecvKind::Tagged {
+                    tag: tag(other, len),
+                    ignore: 0,
+                };
+                let room = Parked::park(vec![0; len + 8]);
+                self.post(
+                    |_| count += 1,
+                    || self.ep.recv(kind, &[room.buf()], FiAddr::UNSPEC, 1, None),
+                );
+                got.push((other, len, room));
+            }
+        }
+        for len in LENGTHS {
+            for other in self.others() {
+                let bytes = Parked::park(pattern(rank, other, len));
+                let kind = SendKind::Tagged(tag(rank, len));
+                let to = self.peers[other];
+                self.post(
+                    |_| count += 1,
+                    || self.ep.send(kind, &[bytes.buf()], None, to, 2, None),
+                );
+                sent.push(bytes);
+            }
+        }
+        self.complete("message", sent.len() + got.len() - count);
+        for (other, len, room) in &got {
+            let bytes = read(room.buf());
+            assert!(
+                bytes[..*len] == pattern(*other, rank, *len)[..],
+                "{len} bytes of {other}"
+            );
+            assert_eq!(bytes[*len..], [0; 8]);
+        }
+    }
+
+    /// Many short messages in a row, before any of them is received.
+    fn burst(&self) {
+        let others = self.others().count();
+        let mut sums = vec![0; self.board.count];
+        let rooms: Vec<_> = (0..BURST as usize * others)
+            .map(|_| Parked::park(vec![0; 16]))
+            .collect();
+        let mut ended = 0;
+        for room in &rooms {
+            self.post(
+                |_| ended += 1,
+                || self.ep.recv(RecvKind::Msg, &[room.buf()], FiAddr::UNSPEC, 3, None),
+            );
+        }
+        let bytes = Parked::park(vec![0; 16]);
+        for number in 0..BURST {
+            for other in self.others() {
+                copy_out(
+                    bytes.buf(),
+                    &[(self.board.rank as u64).to_ne_bytes(), number.to_ne_bytes()].concat(),
+                );
+                self.post(
+                    |_| ended += 1,
+                    || {
+                        let to = self.peers[other];
+                        self.ep.inject(SendKind::Msg, bytes.buf(), None, to)
+                    },
+                );
+            }
+        }
+        self.complete("short message", rooms.len() - ended);
+        for room in &rooms {
+            let bytes = read(room.buf());
+            let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8"));
+            sums[number(0) as usize] += number(8);
+        }
+        for other in self.others() {
+            assert_eq!(sums[other], BURST * (BURST - 1) / 2, "from {other}");
+        }
+    }
+
+    fn remote(&self, of: usize, at: usize, len: usize) -> RmaIov {
+        let (start, key) = self.theirs[of];
+        RmaIov {
+            addr: start + at as u64,
+            len: len as u64,
+            key,
+        }
+    }
+
+    /// Writes to this process' share of each other's memory, reads it back, and adds to a number.
+    fn one_sided(&self) {
+        let rank = self.board.rank;
+        let flags = Some(Flags::COMPLETION | Flags::DELIVERY_COMPLETE);
+        for other in self.others() {
+            for len in [8, 20_000, SHARE] {
+                let here = Parked::park(pattern(rank, other, len));
+                let back = Parked::park(vec![0; len]);
+                let remote = [self.remote(other, rank * SHARE, len)];
+                let call = RmaCall {
+                    remote: &remote,
+                    peer: self.peers[other],
+                    data: None,
+                    context: 4,
+                    flags,
+                };
+                self.post(|_| (), || self.ep.write(&[here.buf()], &call));
+                self.complete("write", 1);
+                let call = RmaCall {
+                    flags: None,
+                    ..call
+                };
+                self.post(|_| (), || self.ep.read(&[back.buf()], &call));
+                self.complete("read", 1);
+                assert!(read(back.buf()) == read(here.buf()), "{len} bytes at {other}");
+            }
+        }
+        let (one, before) = (Parked::park(vec![0; 8]), Parked::park(vec![0; 8]));
+        copy_out(one.buf(), &1_u64.to_ne_bytes());
+        let mut last = None;
+        for _ in 0..ROUNDS {
+            if rank == 0 {
+                break;
+            }
+            let call = AtomicCall {
+                kind: AtomicKind::Fetch,
+                datatype: Datatype::Uint64,
+                op: AtomicOp::Sum,
+                compare: &[],
+                result: &[before.buf()],
+                remote: &[self.remote(0, SHARE * self.board.count, 8)],
+                peer: self.peers[0],
+                data: None,
+                context: 5,
+                flags: None,
+            };
+            self.post(|_| (), || self.ep.atomic(&[one.buf()], &call));
+            self.complete("atomic", 1);
+            let number = u64::from_ne_bytes(read(before.buf()).try_into().expect("8"));
+            assert!(last < Some(number), "{last:?}, then {number}");
+            last = Some(number);
+        }
+    }
+
+    /// What the others have written, once all are done.
+    fn check_memory(&self) {
+        let rank = self.board.rank;
+        for other in self.others() {
+            let share = self.memory.buf().slice(other * SHARE, SHARE);
+            let share = read(share.expect("inside"));
+            assert!(share == pattern(other, rank, SHARE), "written by {other}");
+        }
+        if rank == 0 {
+            let number = self.memory.buf().slice(SHARE * self.board.count, 8);
+            let number = read(number.expect("inside"));
+            let adders = self.board.count as u64 - 1;
+            assert_eq!(number, (adders * ROUNDS).to_ne_bytes());
+        }
+    }
+
+    /// The last process is dead: what is sent to it fails in the end, the others are there.
+    fn go_on_without(&self, dead: usize) {
+        let start = Instant::now();
+        let bytes = Parked::park(vec![1; 8]);
+        let failure = until("error", || {
+            let to = self.peers[dead];
+            let sent = self
+                .ep
+                .send(SendKind::Msg, &[bytes.buf()], None, to, 6, None);
+            match sent {
+                Ok(()) => until("end", || self.next()).err(),
+                Err(Errno::EAGAIN) => self.next().and_then(std::result::Result::err),
+                Err(error) => panic!("{error}"),
+            }
+        });
+        println!(
+            "process {}: {} of the dead one after {:?}",
+            self.board.rank,
+            failure.err,
+            start.elapsed()
+        );
+    }
+}
+
+fn run(board: Board) {
+    let mut member = Member::new(board);
+    member.meet();
+    let (rank, count) = (member.board.rank, member.board.count);
+    // Out of step, and busy with something else meanwhile.
+    std::thread::sleep(Duration::from_millis(70 * rank as u64));
+    member.messages();
+    member.burst();
+    std::thread::sleep(Duration::from_millis(50 * (count - rank) as u64));
+    member.one_sided();
+    let quiet = |member: &Member| assert!(member.next().is_none(), "nothing else");
+    member.board.barrier("written", count, || quiet(&member));
+    member.check_memory();
+    member.board.barrier("checked", count, || quiet(&member));
+    let dead = count - 1;
+    if rank == dead {
+        // Without closing anything.
+        std::process::abort();
+    }
+    member.go_on_without(dead);
+    member.board.barrier("alone", dead, || {
+        // What else was under way to it.
+        member.next();
+    });
+    member.board.count = dead;
+    member.messages();
+    member.board.barrier("done", dead, || quiet(&member));
+}
+
+fn start(rank: usize, count: usize, folder: &Path) -> Child {
+    let own = std::env::current_exe().expect("a program");
+    let rank = rank.to_string();
+    Command::new(own)
+        .args([&count.to_string()])
+        .arg(folder)
+        .arg(rank)
+        .spawn()
+        .expect("started")
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let mut number = || args.next()?.parse::<usize>().ok();
+    let count = number().expect("how many processes");
+    let folder = PathBuf::from(std::env::args().nth(2).expect("a folder"));
+    if let Some(rank) = std::env::args().nth(3) {
+        let rank = rank.parse().expect("a number");
+        return run(Board {
+            folder,
+            rank,
+            count,
+        });
+    }
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let members: Vec<_> = (0..count)
+        .map(|rank| start(rank, count, &folder))
+        .collect();
+    for (rank, mut member) in members.into_iter().enumerate() {
+        let status = member.wait().expect("ended");
+        assert_eq!(status.success(), rank + 1 < count, "process {rank}: {status}");
+    }
+    println!("{count} processes, of which one was killed");
+}
