@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_stream::{
-    EpollOnly, HandshakeError, Link, Listener, Origin, PacketTerms, System as _, Transport,
+    EpollOnly, HandshakeError, Link, Listener, Origin, PacketTerms, ReadBy, System as _, Transport,
     Tunables,
 };
 use ripstop_types::{Errno, Result};
@@ -112,7 +112,11 @@ impl Transport for Sim {
     fn packets(params: &Params, _: &[u8]) -> Option<PacketTerms> {
         let eager_max = params.packets?;
         let number = 0;
-        Some(PacketTerms { number, eager_max })
+        Some(PacketTerms {
+            number,
+            eager_max,
+            announced: ReadBy::Stream,
+        })
     }
 }
 

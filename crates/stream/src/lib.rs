@@ -51,7 +51,7 @@ pub use api::srx::SharedRx;
 pub use api::stx::SharedTx;
 pub use ripstop_engine::id::ConnId;
 pub use ripstop_engine::mr::Access;
-pub use ripstop_engine::stream::PacketTerms;
+pub use ripstop_engine::stream::{PacketTerms, ReadBy};
 pub use system::{Os, Poller, System, Timer};
 pub use table::Table;
 pub use transport::direct_access::{

@@ -11,7 +11,9 @@ use ripstop_core::registry::{Answer, ProviderInfo};
 use ripstop_core::{FabricAttr, Info, fi_warn};
 use ripstop_os::Connect;
 use ripstop_stream::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer, provider_version};
-use ripstop_stream::{EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, Transport};
+use ripstop_stream::{
+    EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport,
+};
 use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
 use ripstop_wire::rxm::ATOMIC_LEN;
 use ripstop_wire::rxm::cm::{self, Answer as Accepted, EAGER_MAX, FlowControl, Number, Reason};
@@ -162,6 +164,7 @@ impl Transport for RxmTcp {
         number.ok().map(|number| PacketTerms {
             number: number.in_packets(),
             eager_max: u64::from(EAGER_MAX),
+            announced: ReadBy::Stream,
         })
     }
 

@@ -18,8 +18,8 @@ use ripstop_core::registry::ProviderInfo as _;
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_types::{
-    AtomicKind, AtomicOp, AvType, Completion, CompletionError, Datatype, EpType, Errno, FiAddr, Flags,
-    MrMode, Result, RmaIov, Version, flags,
+    AtomicKind, AtomicOp, AvType, Completion, CompletionError, Datatype, EpType, Errno, FiAddr,
+    Flags, MrMode, Result, RmaIov, Version, flags,
 };
 use ripstop_verbs::RxmVerbsProvider;
 
@@ -287,7 +287,10 @@ impl Member {
         for room in &rooms {
             self.post(
                 |_| ended += 1,
-                || self.ep.recv(RecvKind::Msg, &[room.buf()], FiAddr::UNSPEC, 3, None),
+                || {
+                    self.ep
+                        .recv(RecvKind::Msg, &[room.buf()], FiAddr::UNSPEC, 3, None)
+                },
             );
         }
         let bytes = Parked::park(vec![0; 16]);
@@ -350,7 +353,10 @@ impl Member {
                 };
                 self.post(|_| (), || self.ep.read(&[back.buf()], &call));
                 self.complete("read", 1);
-                assert!(read(back.buf()) == read(here.buf()), "{len} bytes at {other}");
+                assert!(
+                    read(back.buf()) == read(here.buf()),
+                    "{len} bytes at {other}"
+                );
             }
         }
         let (one, before) = (Parked::park(vec![0; 8]), Parked::park(vec![0; 8]));
@@ -474,12 +480,14 @@ fn main() {
         });
     }
     std::fs::create_dir_all(&folder).expect("a folder");
-    let members: Vec<_> = (0..count)
-        .map(|rank| start(rank, count, &folder))
-        .collect();
+    let members: Vec<_> = (0..count).map(|rank| start(rank, count, &folder)).collect();
     for (rank, mut member) in members.into_iter().enumerate() {
         let status = member.wait().expect("ended");
-        assert_eq!(status.success(), rank + 1 < count, "process {rank}: {status}");
+        assert_eq!(
+            status.success(),
+            rank + 1 < count,
+            "process {rank}: {status}"
+        );
     }
     println!("{count} processes, of which one was killed");
 }

@@ -6,7 +6,7 @@ use ripstop_engine::matching::{Matcher, Recv, Want};
 use ripstop_engine::mr::{Access, Mr};
 use ripstop_engine::stream::{
     Atomic, CollAction, ConnConfig, Engine, EpConfig, Job, Level, Limits, MAX_ATOMIC, PEER_NAME,
-    PacketTerms, RxWant, Send, Terms,
+    PacketTerms, ReadBy, RxWant, Send, Terms,
 };
 use ripstop_engine::{Buffer, Iov};
 use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, FiAddr, Flags};
@@ -313,6 +313,10 @@ pub fn receive_packets(data: &[u8]) {
     let terms = PacketTerms {
         number: 3,
         eager_max: LIMITS.eager_max,
+        announced: match data.first() {
+            Some(0..0x80) | None => ReadBy::Stream,
+            Some(0x80..) => ReadBy::Device(4),
+        },
     };
     receive_with(data, Some(terms));
 }

@@ -7,11 +7,23 @@ use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::ring::try_push;
 
+/// How the peers of a connection for packets read messages that are announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadBy {
+    /// By the stream, which acknowledges what is delivered.
+    Stream,
+    /// By a device, for which memory is registered: of so many messages at a time. That what was sent has
+    /// come to the peer's device does not say that it is delivered; that it was read does.
+    Device(u16),
+}
+
 /// What a connection for packets has beside any other.
 #[derive(Debug)]
 pub(super) struct Packets {
     /// The number that packets to the peer say.
     pub(super) to: u64,
+    /// How the peer reads what is announced.
+    pub(super) announced: ReadBy,
     /// The messages of which a packet has come and payload is still to come, under indices of this side.
     pub(super) expected: Table<Expected>,
     /// Those of them that come in segments.
@@ -68,9 +80,10 @@ pub(super) struct ArrivingSegment {
 }
 
 impl Packets {
-    pub(super) const fn new(to: u64) -> Self {
+    pub(super) const fn new(to: u64, announced: ReadBy) -> Self {
         Self {
             to,
+            announced,
             expected: Table::new(),
             segmented: Vec::new(),
             segment: None,
@@ -106,6 +119,10 @@ impl<T> Table<T> {
 
     pub(super) const fn is_empty(&self) -> bool {
         self.used == 0
+    }
+
+    pub(super) const fn len(&self) -> u32 {
+        self.used
     }
 
     const fn most(wide: bool) -> u32 {

@@ -60,6 +60,7 @@ pub use conn::{CONTROLS_AT_ONCE, Chunk, Conn, ConnConfig, LONG_PAYLOAD_BYTES, PE
 pub use engine::{Engine, EpConfig, Limits};
 pub use fast_send::SmallMessage;
 pub use get::{Get, GetPlace};
+pub use indices::ReadBy;
 pub use owned::Arrival;
 pub use records::{Output, Refusal, Work};
 pub use recv::{CopyOut, RecvFlags};

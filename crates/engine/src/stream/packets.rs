@@ -16,7 +16,7 @@ use crate::stream::arriving::Target;
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
 use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
-use crate::stream::indices::Expected;
+use crate::stream::indices::{Expected, Packets, ReadBy};
 use crate::stream::records::Origin;
 use crate::stream::request::{Send, SendPlan, TxDone};
 use crate::{Buffer, Iov, Reached};
@@ -33,9 +33,25 @@ const ANNOUNCED: u64 = 1 << 63;
 pub(super) const READS: u8 = 4;
 
 impl<B: Buffer> Conn<B> {
-    /// Whether a message is too long for one packet.
-    pub(super) const fn is_to_announce(&self, len: u64) -> bool {
-        self.packets.is_some() && len > self.eager_max
+    /// Whether a message that is not injected is announced: it is too long for one packet, or nothing else tells
+    /// that it is delivered.
+    pub(super) const fn is_to_announce(&self, len: u64, delivery: bool) -> bool {
+        match &self.packets {
+            None => false,
+            Some(_) if len > self.eager_max => true,
+            Some(packets) => delivery && len > 0 && matches!(packets.announced, ReadBy::Device(_)),
+        }
+    }
+
+    /// Whether as many messages are announced as may be.
+    const fn announces_enough(&self) -> bool {
+        match &self.packets {
+            Some(Packets {
+                announced: ReadBy::Device(most),
+                ..
+            }) => self.rts.len() >= *most as u32,
+            _ => false,
+        }
     }
 
     pub(super) fn emit_packet(
@@ -145,7 +161,8 @@ impl<B: Buffer> Engine<B> {
     /// Announces a message that is too long for one packet.
     pub(super) fn announce_message(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;
-        if limits.tx_buffer.saturating_sub(conn.buffered) < MAX_UNIT_HEADER {
+        let no_room = limits.tx_buffer.saturating_sub(conn.buffered) < MAX_UNIT_HEADER;
+        if no_room || conn.announces_enough() {
             return Err(Errno::EAGAIN);
         }
         let entry = RtsEntry {

@@ -6,7 +6,7 @@ use ripstop_wire::xnet::cm::Extensions;
 use crate::Buffer;
 use crate::id::ConnId;
 use crate::stream::engine::Engine;
-use crate::stream::indices::Packets;
+use crate::stream::indices::{Packets, ReadBy};
 
 /// As [`Limits::eager_max`](super::Limits::eager_max), for peers that are not of this library, if that is less: a receiver
 /// of the C library that looks (`FI_PEEK`) while a longer one arrives may find a bad address.
@@ -32,6 +32,8 @@ pub struct PacketTerms {
     pub number: u64,
     /// The longest message in bytes that is in one packet.
     pub eager_max: u64,
+    /// How the peer gets at the memory of longer ones.
+    pub announced: ReadBy,
 }
 
 impl<B: Buffer> Engine<B> {
@@ -39,7 +41,9 @@ impl<B: Buffer> Engine<B> {
     pub fn conn_up(&mut self, id: ConnId, terms: Terms) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.up = true;
-            conn.packets = terms.packets.map(|packets| Packets::new(packets.number));
+            conn.packets = terms
+                .packets
+                .map(|packets| Packets::new(packets.number, packets.announced));
             conn.settle_ready();
             conn.order = terms.order;
             let eager_max = match terms {

@@ -145,7 +145,7 @@ impl<B: Buffer> Engine<B> {
         }
         if !send.inject
             && (conn.is_to_get(send, limits)
-                || conn.is_to_announce(len)
+                || conn.is_to_announce(len, send.ack)
                 || send.tag.is_some() && conn.is_held_back(len, limits))
         {
             return Ok(None);

@@ -63,15 +63,7 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             read: attr.access.contains(Flags::REMOTE_READ),
             write: attr.access.contains(Flags::REMOTE_WRITE),
         };
-        let mut registered = None;
-        if RegisteringOf::<T>::SUPPORTED && access != Access::default() {
-            if !rest.is_empty() {
-                return Err(Errno::EINVAL);
-            }
-            let name = domain.info.domain.name.as_deref().unwrap_or_default();
-            registered = Some(RegisteringOf::<T>::register(name, *memory, access)?);
-        }
-        let (registered, by_device) = registered.unzip();
+        let (registered, by_device) = domain.register(&attr.iov, access)?.unzip();
         let key = if let Some(key) = by_device {
             key
         } else if mode.intersects(MrMode::PROV_KEY | MrMode::BASIC) {
@@ -133,6 +125,18 @@ impl<T: Transport, K: Mode> Mr<T, K> {
 }
 
 impl<T: Transport, K: Mode> Domain<T, K> {
+    /// Registers a region with the device that peers reach it by, if there is one; returns its key, too.
+    fn register(&self, iov: &[UserBuf], access: Access) -> Result<Option<(RegionOf<T>, u64)>> {
+        if !RegisteringOf::<T>::SUPPORTED || access == Access::default() {
+            return Ok(None);
+        }
+        let [memory] = iov else {
+            return Err(Errno::EINVAL);
+        };
+        let name = self.info.domain.name.as_deref().unwrap_or_default();
+        RegisteringOf::<T>::register(name, *memory, access).map(Some)
+    }
+
     /// Whether it is worth looking for the descriptor of a region's memory, and what is found stays
     /// true: a program that has not promised to leave the pages of a region alone
     /// (`FI_MR_ALLOCATED`) may put other memory in their place, and peers have to reach that then.

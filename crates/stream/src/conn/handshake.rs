@@ -18,7 +18,8 @@ use crate::system::{Poller as _, System as _};
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
 use crate::transport::readiness::{Readiness as _, is_polled};
-use crate::transport::{DirectOf, HandshakeError, Transport};
+use crate::transport::registering::Registering as _;
+use crate::transport::{DirectOf, HandshakeError, RegisteringOf, Transport};
 
 impl<T: Transport> State<T> {
     /// Goes on with a handshake after an event on its connection.
@@ -121,10 +122,7 @@ impl<T: Transport> State<T> {
                 return;
             }
             Ok(true) => {}
-            Err(reason) => {
-                log_info!(T::EpCtrl, "{peer}: no connection: {reason}");
-                return self.connect_failed(id, Errno::ECONNREFUSED, &[]);
-            }
+            Err(reason) => return self.not_answered(id, &reason),
         }
         let Some((header, data)) = reader.message() else {
             return;
@@ -179,6 +177,23 @@ impl<T: Transport> State<T> {
             self.msg_connected(id, &data);
         }
         self.flush(id);
+    }
+
+    /// There is no answer to the request, and will be none.
+    fn not_answered(&mut self, id: ConnId, reason: &HandshakeError) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let peer = &connection.peer;
+        log_info!(T::EpCtrl, "{peer}: no connection: {reason}");
+        match *reason {
+            // Of a link that finds out only then that nobody is there.
+            HandshakeError::Failed(error) if RegisteringOf::<T>::SUPPORTED => {
+                connection.never_asked(T::System::now());
+                self.not_reached(id, error);
+            }
+            _ => self.connect_failed(id, Errno::ECONNREFUSED, &[]),
+        }
     }
 
     /// The handshake of a connection is over.

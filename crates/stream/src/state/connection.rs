@@ -155,6 +155,12 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// The peer that was waited for was not there: the time to connect went on.
+    pub(crate) fn never_asked(&mut self, now: Duration) {
+        let end = self.tell.unwrap_or(now);
+        self.left = Some(end.saturating_sub(now));
+    }
+
     /// The attempt failed before its time was over: the rest of the time to connect goes on.
     pub(crate) fn await_nothing(&mut self, now: Duration) {
         self.tell = None;

@@ -5,9 +5,9 @@ use ripstop_types::Errno;
 
 use crate::state::State;
 use crate::system::System;
-use crate::transport::{RegisteringOf, Transport};
 use crate::transport::link::Link as _;
 use crate::transport::registering::Registering as _;
+use crate::transport::{RegisteringOf, Transport};
 
 /// A message is coalesced for so many [`ticks`](ripstop_os::clock::ticks) at most after the first one of its burst,
 /// 0.6 to 3 ms: then the next is the first of another burst, so that a program that makes no progress
@@ -161,8 +161,10 @@ impl<T: Transport> State<T> {
             return true;
         };
         let told = RegisteringOf::<T>::told_reads(link);
-        let mut news = (told..conn.awaited_reads()).filter_map(|number| engine.read_memory(id, number));
-        let failed = news.find_map(|memory| RegisteringOf::<T>::tell_read(link, memory.segments()).err());
+        let mut news =
+            (told..conn.awaited_reads()).filter_map(|number| engine.read_memory(id, number));
+        let failed =
+            news.find_map(|memory| RegisteringOf::<T>::tell_read(link, memory.segments()).err());
         if let Some(error) = failed {
             log_warn!(
                 T::EpData,

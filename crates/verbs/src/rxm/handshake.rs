@@ -64,7 +64,8 @@ pub(crate) fn message(kind: Kind, data: &[u8]) -> Result<Vec<u8>> {
 /// What packets to the peer say, and whether it bounds what it is sent, by its request or answer. The domain
 /// checks these as well, and refuses what is none.
 fn agreed(data: &[u8]) -> (u64, bool) {
-    let asked = Request::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.flow_control));
+    let asked =
+        Request::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.flow_control));
     let said = asked.or_else(|_| {
         Answer::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.flow_control))
     });

@@ -110,9 +110,7 @@ impl Inbox {
             } else {
                 let at = (self.read - base) as usize;
                 match unit {
-                    Incoming::Packet(slot, len) => {
-                        copy(slot, at..len, vec, filled)
-                    }
+                    Incoming::Packet(slot, len) => copy(slot, at..len, vec, filled),
                     Incoming::Read(_) if total > 0 => break,
                     Incoming::Read(_) => {
                         let placed = (all as u64).min(end - self.read);

@@ -95,7 +95,11 @@ impl RdmaLink {
     }
 
     #[cold]
-    fn recv_handshake(&self, handshake: &mut Handshake, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
+    fn recv_handshake(
+        &self,
+        handshake: &mut Handshake,
+        vecs: &mut [IoVecMut<'_>],
+    ) -> Result<usize> {
         if handshake.unread.is_empty() {
             self.handle_events(handshake);
         }

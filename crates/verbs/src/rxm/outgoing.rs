@@ -6,7 +6,9 @@
 use ripstop_os::IoVec;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::base::{self, BASE_LEN, BaseFlags, Header, MAX_HEADER, OP_ACK, Op, RmaIovs};
+use ripstop_wire::xnet::base::{
+    self, BASE_LEN, BaseFlags, Header, MAX_HEADER, OP_ACK, Op, RmaIovs,
+};
 
 /// What follows a unit header, which has been taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +43,11 @@ impl UnitHeader {
     ///
     /// # Errors
     /// [`Errno::EPROTO`] for a unit that this side does not send.
-    pub(crate) fn take(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<(usize, Option<Started>)> {
+    pub(crate) fn take(
+        &mut self,
+        vec: &IoVec<'_>,
+        skip: usize,
+    ) -> Result<(usize, Option<Started>)> {
         let mut used = 0;
         loop {
             let need = match self.have {
@@ -153,7 +159,10 @@ mod tests {
         for step in [1, 3, 16, 200] {
             assert_eq!(started(&packet, step), Ok(Started::Packet(80, true)));
             assert_eq!(started(&read, step), Ok(Started::Read(to)));
-            assert_eq!(started(&write, step), Ok(Started::Write(to, 100, false, Some(9))));
+            assert_eq!(
+                started(&write, step),
+                Ok(Started::Write(to, 100, false, Some(9)))
+            );
             let ack = Header::ack();
             assert_eq!(started(&ack, step), Ok(Started::Acknowledgement));
             let other = Header::new(Op::ReadRsp, 4);

@@ -19,6 +19,7 @@ use ripstop_wire::rxm::{BASE_LEN, Body, Packet};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::NAME;
+use crate::rxm::credits::Credits;
 use crate::rxm::incoming::{Inbox, Incoming};
 use crate::rxm::outgoing::{Started, UnitHeader};
 
@@ -42,9 +43,6 @@ const READS: usize = 16;
 
 /// Room in the queue of requests to send, without that for credits.
 const REQUESTS: usize = SENDS as usize + READS;
-
-/// Receives that are posted again before the peer is told.
-const CREDITS_AT_ONCE: u64 = RECEIVES as u64 / 2;
 
 /// The longest piece of memory that one request reads. Devices take more.
 const READ_MAX: usize = 1 << 20;
@@ -71,7 +69,7 @@ enum Outgoing {
     /// A write.
     Write(Writing),
     /// A read: its requests that are not posted.
-    Read(VecDeque<(Sge, Remote)>),
+    Read(VecDeque<(Option<Sge>, Remote)>),
 }
 
 /// A write of which not all has been taken.
@@ -112,12 +110,7 @@ pub(crate) struct Pipe {
     credit_free: bool,
     /// Requests that the queue takes.
     room: usize,
-    /// Packets that the peer has receives for, as it has said; none before the connection stands.
-    credits: u64,
-    /// Whether it bounds what it is sent by that.
-    bounded: bool,
-    /// Receives that the peer has not been told of.
-    owed: u64,
+    credits: Credits,
     /// The number that packets to the peer say.
     to: u64,
     outgoing: Outgoing,
@@ -131,7 +124,6 @@ pub(crate) struct Pipe {
     told: usize,
     /// Messages that the peer may read.
     announced: HashMap<u16, Vec<Mr>>,
-    stands: bool,
     ended: bool,
 }
 
@@ -163,10 +155,7 @@ impl Pipe {
             free: (0..SENDS).collect(),
             credit_free: true,
             room: REQUESTS,
-            credits: 0,
-            bounded: true,
-            // One the peer has without being told.
-            owed: u64::from(RECEIVES) - 1,
+            credits: Credits::new(RECEIVES.into()),
             to: 0,
             outgoing: Outgoing::Header,
             header: UnitHeader::new(),
@@ -175,7 +164,6 @@ impl Pipe {
             reading: VecDeque::new(),
             told: 0,
             announced: HashMap::new(),
-            stands: false,
             ended: false,
         };
         (0..RECEIVES).try_for_each(|slot| pipe.post_receive(slot))?;
@@ -188,17 +176,13 @@ impl Pipe {
 
     /// What the peer calls the connection, and whether it bounds by credits what it is sent.
     pub(crate) fn agree(&mut self, to: u64, bounded: bool) {
-        (self.to, self.bounded) = (to, bounded);
+        self.to = to;
+        self.credits.agree(bounded);
     }
 
     /// The connection stands: packets may go out.
     pub(crate) fn stand(&mut self) {
-        self.stands = true;
-        // What came before this counts as well.
-        self.credits = match self.bounded {
-            true => self.credits.saturating_add(1),
-            false => u64::MAX,
-        };
+        self.credits.stand();
         self.give_credits();
     }
 
@@ -240,11 +224,11 @@ impl Pipe {
                 Outgoing::Packet(_, Some(_), ..) => true,
                 Outgoing::Write(writing) if writing.is_empty() => false,
                 Outgoing::Write(writing) => {
-                    let sends = writing.data.is_none() || self.may_send();
+                    let sends = writing.data.is_none() || self.credits.may_send();
                     writing.slot.is_some() || slot && sends
                 }
                 Outgoing::Read(_) => false,
-                Outgoing::Header | Outgoing::Packet(..) => slot && self.may_send(),
+                Outgoing::Header | Outgoing::Packet(..) => slot && self.credits.may_send(),
             }
     }
 
@@ -252,11 +236,6 @@ impl Pipe {
     pub(crate) fn is_delivered(&mut self) -> bool {
         self.poll();
         self.ended || (self.room == REQUESTS && self.credit_free)
-    }
-
-    /// Whether the peer has a receive; the last is for credits.
-    fn may_send(&self) -> bool {
-        self.stands && self.credits > 1
     }
 
     /// Takes what was completed.
@@ -338,7 +317,7 @@ impl Pipe {
         {
             match packet.body {
                 Body::Credit(more) => {
-                    self.credits = self.credits.saturating_add(more);
+                    self.credits.add(more);
                     return self.post_again(slot);
                 }
                 Body::ReadDone(id) => {
@@ -362,7 +341,7 @@ impl Pipe {
     /// A packet was read to its end: its receive is there for another.
     fn post_again(&mut self, slot: u16) {
         match self.post_receive(slot) {
-            Ok(()) => self.owed += 1,
+            Ok(()) => self.credits.owe(),
             Err(error) => {
                 fi_warn!(NAME, Subsys::EpData, "a receive is not posted: {error}");
                 self.ended = true;
@@ -371,22 +350,22 @@ impl Pipe {
     }
 
     fn give_credits(&mut self) {
-        let may = self.stands && self.bounded && !self.ended && self.credit_free;
-        if !may || self.owed < CREDITS_AT_ONCE || self.credits == 0 {
+        if self.ended || !self.credit_free {
             return;
         }
+        let Some(more) = self.credits.give() else {
+            return;
+        };
         let packet = Packet {
             conn: self.to,
-            body: Body::Credit(self.owed),
+            body: Body::Credit(more),
         };
-        let bytes = self.sends.bytes(buffer_at(CREDIT_SEND), BASE_LEN);
-        if packet.emit(ByteOrder::NATIVE, bytes).is_err() {
-            return;
-        }
         self.credit_free = false;
-        self.credits -= 1;
-        self.owed = 0;
-        let posted = self.post_buffer(CREDIT_SEND, BASE_LEN, Operation::Send(None), 0);
+        let bytes = self.sends.bytes(buffer_at(CREDIT_SEND), BASE_LEN);
+        let emitted = packet.emit(ByteOrder::NATIVE, bytes);
+        let posted = emitted
+            .map_err(|error| error.errno())
+            .and_then(|_| self.post_buffer(CREDIT_SEND, BASE_LEN, Operation::Send(None), 0));
         self.note_failure(posted);
     }
 
@@ -518,12 +497,10 @@ impl Pipe {
         };
         let slot = match slot {
             Some(slot) => slot,
-            None if !self.may_send() => return Err(Errno::EAGAIN),
+            None if !self.credits.may_send() => return Err(Errno::EAGAIN),
             None => {
                 let slot = self.take_slot().ok_or(Errno::EAGAIN)?;
-                if self.bounded {
-                    self.credits -= 1;
-                }
+                self.credits.spend();
                 slot
             }
         };
@@ -546,7 +523,7 @@ impl Pipe {
         let slot = match (*slot, data) {
             (Some(slot), _) => slot,
             // The last request of it takes a receive of the peer.
-            (None, Some(_)) if !self.may_send() => return Err(Errno::EAGAIN),
+            (None, Some(_)) if !self.credits.may_send() => return Err(Errno::EAGAIN),
             (None, _) => self.take_slot().ok_or(Errno::EAGAIN)?,
         };
         let Outgoing::Write(writing) = &mut self.outgoing else {
@@ -557,7 +534,9 @@ impl Pipe {
             return Err(Errno::EPROTO);
         };
         let whole = (piece.len as usize).min(PACKET_MAX);
-        let room = self.sends.bytes(buffer_at(slot) + writing.have, whole - writing.have);
+        let room = self
+            .sends
+            .bytes(buffer_at(slot) + writing.have, whole - writing.have);
         let used = vec.copy_part(skip, room);
         writing.have += used;
         if writing.have < whole {
@@ -576,8 +555,8 @@ impl Pipe {
         if last {
             self.outgoing = Outgoing::Header;
         }
-        if data.is_some() && self.bounded {
-            self.credits -= 1;
+        if data.is_some() {
+            self.credits.spend();
         }
         self.post_buffer(slot, whole, Operation::Write(remote, data), mark)?;
         Ok(used)
@@ -629,7 +608,7 @@ impl Pipe {
     }
 
     /// The requests of a read of `from`, into the place that was told for it.
-    fn requests(&mut self, from: &RmaIovs) -> Result<VecDeque<(Sge, Remote)>> {
+    fn requests(&mut self, from: &RmaIovs) -> Result<VecDeque<(Option<Sge>, Remote)>> {
         let Place { memory, regions } = self.places.pop_front().ok_or(Errno::EPROTO)?;
         let mut parts = memory.iter().copied().zip(&regions);
         let mut here = parts.next();
@@ -641,7 +620,7 @@ impl Pipe {
                 let (part, region) = here.ok_or(Errno::EPROTO)?;
                 let len = (left.min(READ_MAX as u64) as usize).min(part.len());
                 let sge = Sge::new(part.first(len), region.lkey())?;
-                requests.push_back((sge, remote(addr, piece.key)?));
+                requests.push_back((Some(sge), remote(addr, piece.key)?));
                 addr = addr.wrapping_add(len as u64);
                 left -= len as u64;
                 total += len as u64;
@@ -650,6 +629,9 @@ impl Pipe {
                     rest => Some((rest, region)),
                 };
             }
+        }
+        if let ([piece, ..], true) = (from.as_slice(), requests.is_empty()) {
+            requests.push_back((None, remote(piece.addr, piece.key)?));
         }
         self.reading.push_back((regions, total));
         Ok(requests)
@@ -673,7 +655,7 @@ impl Pipe {
                 self.outgoing = Outgoing::Header;
             }
             self.room -= 1;
-            let posted = self.post(READ | last, Operation::Read(from), &[memory]);
+            let posted = self.post(READ | last, Operation::Read(from), memory.as_slice());
             self.note_failure(posted);
         }
     }

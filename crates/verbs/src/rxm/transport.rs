@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_os::Connect;
-use ripstop_stream::{HandshakeError, Origin, Os, PacketTerms, Transport};
+use ripstop_stream::{HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::rxm::ATOMIC_LEN;
 use ripstop_wire::rxm::cm::{self, Answer, EAGER_MAX, FlowControl, Number, Reason};
@@ -20,6 +20,9 @@ use crate::rxm::readiness::RdmaReadiness;
 
 /// What connection data says of the size of the receive queue. Nobody reads it.
 const RX_SIZE: u32 = 64;
+
+/// Messages to one peer whose memory is registered for it at a time.
+const ANNOUNCED_MAX: u16 = 256;
 
 /// Most bytes of memory that one atomic changes: as over tcp.
 const MAX_ATOMIC: usize = (EAGER_MAX as usize - ATOMIC_LEN) / 2;
@@ -161,6 +164,7 @@ impl Transport for RxmVerbs {
         number.ok().map(|number| PacketTerms {
             number: number.in_packets(),
             eager_max: u64::from(EAGER_MAX),
+            announced: ReadBy::Device(ANNOUNCED_MAX),
         })
     }
 

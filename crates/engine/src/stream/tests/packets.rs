@@ -30,10 +30,15 @@ impl Fixture {
     }
 
     fn up_in_packets_with(&mut self, extensions: Extensions) {
+        self.up_read_by(extensions, ReadBy::Stream);
+    }
+
+    fn up_read_by(&mut self, extensions: Extensions, announced: ReadBy) {
         let terms = Terms {
             packets: Some(PacketTerms {
                 number: 3,
                 eager_max: 100,
+                announced,
             }),
             order: ByteOrder::Little,
             has_rendezvous: false,
@@ -398,6 +403,31 @@ impl Fixture {
         self.flush();
         index.into()
     }
+}
+
+#[test]
+fn of_what_a_device_reads_there_is_no_more_than_was_said() {
+    let mut f = Fixture::down();
+    f.up_read_by(Extensions::empty(), ReadBy::Device(2));
+    let first = f.announce(1);
+    f.announce(2);
+    let memory = |f: &Fixture, index: u64| {
+        let memory = f.engine.announced_memory(f.conn, index as u16);
+        memory.map(Iov::len)
+    };
+    assert_eq!(memory(&f, first), Some(300));
+    assert_eq!(f.send(3, Some(5), 300).err(), Some(Errno::EAGAIN));
+    // Short ones go on.
+    assert!(matches!(
+        f.send(4, None, 5),
+        Ok(SendPlan::Packet { index: None, .. })
+    ));
+    f.flush();
+    assert_eq!(f.done(), [4]);
+    f.packet(Body::ReadDone(first)).unwrap();
+    assert_eq!(f.done(), [1]);
+    assert_eq!(memory(&f, first), None);
+    f.announce(3);
 }
 
 #[test]
