@@ -404,8 +404,22 @@ impl Member {
 
     /// The last process is dead: what is sent to it fails in the end, the others are there.
     fn go_on_without(&self, dead: usize) {
-        let start = Instant::now();
         let bytes = Parked::park(vec![1; 8]);
+        let first = self.failure(dead, &bytes);
+        // Nobody listens there any more.
+        let start = Instant::now();
+        let second = self.failure(dead, &bytes);
+        let took = start.elapsed();
+        println!(
+            "process {}: {first} of the dead one, then {second} after {took:?}",
+            self.board.rank
+        );
+        assert_eq!(second, Errno::ECONNREFUSED);
+        assert!(took < Duration::from_secs(20));
+    }
+
+    /// How a send to the dead one fails.
+    fn failure(&self, dead: usize, bytes: &Parked) -> Errno {
         let failure = until("error", || {
             let to = self.peers[dead];
             let sent = self
@@ -417,12 +431,7 @@ impl Member {
                 Err(error) => panic!("{error}"),
             }
         });
-        println!(
-            "process {}: {} of the dead one after {:?}",
-            self.board.rank,
-            failure.err,
-            start.elapsed()
-        );
+        failure.err
     }
 }
 
