@@ -19,7 +19,7 @@ use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 use ripstop_types::{EpType, Threading};
-use ripstop_verbs::VerbsProvider;
+use ripstop_verbs::{RxmVerbsProvider, VerbsProvider};
 use serde::{Deserialize, Serialize};
 
 use crate::case::{self, Case, Cx, Outcome, Stop};
@@ -421,8 +421,10 @@ fn on_subject<T>(
                 "shm" => Ok(in_rust!(ShmProvider::new(), plan.setup, ep_type, body)),
                 "lnx" => Ok(in_rust!(LnxProvider::new(), plan.setup, ep_type, body)),
                 "verbs" => Ok(in_rust!(VerbsProvider::new(), plan.setup, ep_type, body)),
+                "verbs;ofi_rxm" => Ok(in_rust!(RxmVerbsProvider::new(), plan.setup, ep_type, body)),
                 other => anyhow::bail!(
-                    "the Rust object model has no provider {other}; it has tcp, tcp;ofi_rxm, shm, lnx and verbs"
+                    "the Rust object model has no provider {other}; it has tcp, tcp;ofi_rxm, shm, lnx, verbs \
+                     and verbs;ofi_rxm"
                 ),
             }
         }
