@@ -12,7 +12,7 @@ use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 use ripstop_types::{Errno, Result};
-use ripstop_verbs::VerbsProvider;
+use ripstop_verbs::{RxmVerbsProvider, VerbsProvider};
 
 use crate::fabric;
 
@@ -44,6 +44,7 @@ fn listed() -> &'static [Listed] {
             list(ShmProvider::new()),
             list(LnxProvider::new()),
             list(VerbsProvider::new()),
+            list(RxmVerbsProvider::new()),
         ]
     })
 }

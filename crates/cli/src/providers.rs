@@ -7,7 +7,7 @@ use ripstop_core::registry::{Registration, Registry, registry};
 use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::{RxmTcpProvider, TcpProvider};
-use ripstop_verbs::VerbsProvider;
+use ripstop_verbs::{RxmVerbsProvider, VerbsProvider};
 
 use crate::objects;
 
@@ -19,6 +19,9 @@ static RXM: LazyLock<Listed<RxmTcpProvider>> = LazyLock::new(|| list(RxmTcpProvi
 static SHM: LazyLock<Listed<ShmProvider>> = LazyLock::new(|| list(ShmProvider::new));
 static LNX: LazyLock<Listed<LnxProvider>> = LazyLock::new(|| list(LnxProvider::new));
 static VERBS: LazyLock<Listed<VerbsProvider>> = LazyLock::new(|| list(VerbsProvider::new));
+
+static RXM_VERBS: LazyLock<Listed<RxmVerbsProvider>> =
+    LazyLock::new(|| list(RxmVerbsProvider::new));
 
 fn list<P: Provider>(new: fn() -> P) -> Listed<P> {
     // The registry reads the parameters of the core first, those of logging among them.
@@ -44,6 +47,7 @@ fn load_all(is_shown: bool) -> &'static Registry {
     LazyLock::force(&SHM);
     LazyLock::force(&LNX);
     LazyLock::force(&VERBS);
+    LazyLock::force(&RXM_VERBS);
     objects::list(registry(), is_shown);
     registry()
 }
@@ -76,4 +80,10 @@ pub fn verbs() -> Arc<VerbsProvider> {
 #[must_use]
 pub fn shm() -> Arc<ShmProvider> {
     SHM.0.clone()
+}
+
+/// The provider of reliable datagrams in packets over RDMA devices.
+#[must_use]
+pub fn rxm_verbs() -> Arc<RxmVerbsProvider> {
+    RXM_VERBS.0.clone()
 }

@@ -44,6 +44,7 @@ pub fn main() -> Result<()> {
         "shm" => run(&providers::shm(), &args, hints, info),
         "lnx" => run(&providers::lnx(), &args, hints, info),
         "verbs" => run(&providers::verbs(), &args, hints, info),
+        "verbs;ofi_rxm" => run(&providers::rxm_verbs(), &args, hints, info),
         other => bail!("fi_pingpong cannot open provider {other}: choose another one with -p"),
     }
 }
