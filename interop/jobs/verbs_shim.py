@@ -22,6 +22,9 @@ PERFTEST = ("ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read
 def cases():
     """Every program over tcp and shm: data verified where the program can; a side that is killed; a refusal."""
     found = [Case(f"{NAME}/ibv_devinfo", devinfo), Case(f"{NAME}/udaddy", refused)]
+    found += [Case(f"{NAME}/{kind}/{program}{flag}", pair(kind, program, ["-n", "100", "-F", flag]))
+              for kind, program, flag in (("tcp", "ib_send_lat", "-R"), ("shm", "ib_write_bw", "-R"),
+                                          ("tcp", "ib_send_bw", "-e"))]
     for kind in ("tcp", "shm"):
         add = lambda name, body: found.append(Case(f"{NAME}/{kind}/{name}", body))  # noqa: E731
         add("ibv_rc_pingpong", pair(kind, "ibv_rc_pingpong", ["-g", "0", "-c"]))
@@ -32,10 +35,7 @@ def cases():
         add("ucmatose", ucmatose(kind))
         add("rdma_client", rdma_client(kind))
         for program in PERFTEST:
-            add(program, pair(kind, program, ["-n", "200", "-F"]))
-        for program in ("ib_send_lat", "ib_write_bw"):
-            add(f"{program}-cm", pair(kind, program, ["-n", "200", "-F", "-R"]))
-        add("ib_send_bw-events", pair(kind, "ib_send_bw", ["-n", "200", "-F", "-e"]))
+            add(program, pair(kind, program, ["-n", "100", "-F"]))
     return found
 
 

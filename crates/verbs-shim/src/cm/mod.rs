@@ -11,7 +11,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use ripstop_types::{Errno, Result};
@@ -35,6 +35,12 @@ use wire::{Frame, Param, Verb};
 
 /// How long a peer may take to be reached.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a host where nobody listens is tried again: programs that start together do not wait for each other.
+const REFUSED: Duration = Duration::from_secs(1);
+
+/// The time between two tries.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// How long a peer may take to answer a request. Programs answer when they get to it.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -296,16 +302,36 @@ impl Id {
         spawn(move || id.ask(peer))
     }
 
+    /// Connects to a peer, which may be about to listen.
+    fn reach(&self, peer: SocketAddr) -> io::Result<TcpStream> {
+        let since = Instant::now();
+        loop {
+            match TcpStream::connect_timeout(&peer, CONNECT) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ConnectionRefused
+                        && since.elapsed() < REFUSED
+                        && self.state.lock().phase == Phase::Asking =>
+                {
+                    thread::sleep(RETRY);
+                }
+                end => return end,
+            }
+        }
+    }
+
     /// The thread of the side that asks.
     fn ask(self: Arc<Self>, peer: SocketAddr) {
-        let stream = match TcpStream::connect_timeout(&peer, CONNECT) {
+        let stream = match self.reach(peer) {
             Ok(stream) => Arc::new(stream),
             Err(error) => {
                 log::warn(
                     Subsys::EpCtrl,
                     format_args!("{peer} cannot be reached: {error}"),
                 );
-                self.state.lock().phase = Phase::Ended;
+                if std::mem::replace(&mut self.state.lock().phase, Phase::Ended) == Phase::Ended {
+                    // The program has destroyed the id.
+                    return;
+                }
                 match error.kind() {
                     io::ErrorKind::ConnectionRefused => {
                         self.tell(RDMA_CM_EVENT_REJECTED, NOBODY, Param::default());
