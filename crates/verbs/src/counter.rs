@@ -10,12 +10,28 @@ use parking_lot::Mutex;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{self, CounterAttr};
 use ripstop_core::{ProgressSource as _, fi_warn};
+use ripstop_ibverbs::CompletionChannel;
 use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
 use ripstop_types::{Errno, Flags, Result, WaitObj};
 
-use crate::cq::{Cq, IDLE_READS};
 use crate::domain::Domain;
 use crate::params::NAME;
+
+/// Every so often a read that finds nothing gives up the processor: the peer, and the kernel's threads of
+/// devices that are software, may need it.
+pub(crate) const IDLE_READS: u32 = 64;
+
+/// A completion queue, as counters see it.
+pub(crate) trait Source: Send + Sync {
+    /// The channel that it reports to.
+    fn channel(&self) -> &CompletionChannel;
+
+    /// Takes what the device has for others to read, with the device asked to tell when more comes.
+    fn arm(&self) -> Result<()>;
+
+    /// Takes what the device has for others to read.
+    fn progress(&self);
+}
 
 /// The values of a counter.
 #[derive(Clone, Copy)]
@@ -39,9 +55,9 @@ impl Lent {
     }
 
     /// Completions of this queue wake who sleeps, as do those of `others` already.
-    fn hear(&self, cq: &Cq, others: &[Arc<Cq>]) -> Result<()> {
+    fn hear(&self, cq: &dyn Source, others: &[Arc<dyn Source>]) -> Result<()> {
         // Queues without a wait object share a channel.
-        let is_heard = |other: &Arc<Cq>| std::ptr::eq(other.channel(), cq.channel());
+        let is_heard = |other: &Arc<dyn Source>| std::ptr::eq(other.channel(), cq.channel());
         match others.iter().any(is_heard) {
             true => Ok(()),
             false => self.epoll.add(cq.channel(), 1, Interest::READ),
@@ -60,7 +76,7 @@ pub struct Counter {
     told: [AtomicU64; 2],
     read: [AtomicBool; 2],
     /// The queues whose completions are counted.
-    sources: Mutex<Vec<Weak<Cq>>>,
+    sources: Mutex<Vec<Weak<dyn Source>>>,
     lent: Option<Lent>,
     /// The doorbells of threads that sleep in a call, and how many these are.
     sleeping: Mutex<Vec<Arc<Lent>>>,
@@ -99,7 +115,7 @@ impl Counter {
     }
 
     /// Completions of this queue are counted here from now on.
-    pub(crate) fn add_source(&self, cq: &Arc<Cq>) -> Result<()> {
+    pub(crate) fn add_source(&self, cq: &Arc<dyn Source>) -> Result<()> {
         let mut sources = self.sources.lock();
         sources.retain(|source| source.strong_count() > 0);
         let others: Vec<_> = sources.iter().filter_map(Weak::upgrade).collect();
@@ -107,7 +123,7 @@ impl Counter {
             return Ok(());
         }
         if let Some(lent) = &self.lent {
-            lent.hear(cq, &others)?;
+            lent.hear(&**cq, &others)?;
         }
         sources.push(Arc::downgrade(cq));
         drop(sources);
@@ -115,7 +131,7 @@ impl Counter {
         Ok(())
     }
 
-    fn sources(&self) -> Vec<Arc<Cq>> {
+    fn sources(&self) -> Vec<Arc<dyn Source>> {
         let sources = self.sources.lock();
         sources.iter().filter_map(Weak::upgrade).collect()
     }
@@ -214,7 +230,7 @@ impl Counter {
         let seat = Arc::new(Lent::new()?);
         let sources = self.sources();
         for (number, cq) in sources.iter().enumerate() {
-            seat.hear(cq, &sources[..number])?;
+            seat.hear(&**cq, &sources[..number])?;
         }
         seat.epoll
             .add(&*self.domain.fabric.cm.channel, 2, Interest::READ)?;
@@ -409,7 +425,7 @@ impl Counting {
     }
 
     /// What the queues of both sides report is counted.
-    pub(crate) fn start(&self, tx: &Arc<Cq>, rx: &Arc<Cq>) -> Result<()> {
+    pub(crate) fn start(&self, tx: &Arc<dyn Source>, rx: &Arc<dyn Source>) -> Result<()> {
         for counter in [&self.send, &self.read, &self.write].into_iter().flatten() {
             counter.add_source(tx)?;
         }

@@ -17,22 +17,17 @@ use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result, W
 
 use crate::batch::{self, Batch, Waits};
 use crate::connection::Connection;
-use crate::counter::Counting;
+use crate::counter::{Counting, IDLE_READS, Source};
 use crate::domain::Domain;
 use crate::params::NAME;
-use crate::queue::{Posted, Queue};
+use crate::queue::{Posted, Queue, Receives};
 use crate::regions::Hit;
-use crate::shared_rx::SharedRx;
 
 /// Entries of a queue whose opener named no number, and of any that is smaller.
 const LEAST_ENTRIES: usize = 1024;
 
 /// Set in the number of a request that is a receive.
 const RECEIVE: u64 = 1 << 63;
-
-/// Every so often a read that finds nothing gives up the processor: the peer, and the kernel's threads of
-/// devices that are software, may need it.
-pub(crate) const IDLE_READS: u32 = 64;
 
 /// What an endpoint and its queues share: the requests that the device has.
 pub(crate) struct Sides {
@@ -42,7 +37,7 @@ pub(crate) struct Sides {
     pub(crate) connection: Arc<Connection>,
     pub(crate) counting: Counting,
     /// The context that has the receives, and whether only those are told that ask for it.
-    pub(crate) srx: Option<Arc<SharedRx>>,
+    pub(crate) srx: Option<Arc<dyn Receives>>,
     pub(crate) rx_selective: bool,
     /// Set once a request has failed, and the connection with it.
     pub(crate) broken: AtomicBool,
@@ -283,21 +278,6 @@ impl Cq {
         self.room.fetch_add(requests, Ordering::AcqRel);
     }
 
-    /// The channel that it reports to.
-    pub(crate) fn channel(&self) -> &CompletionChannel {
-        let waiting = self.waiting.as_ref();
-        waiting.map_or(&self.domain.channel, |waiting| &waiting.channel)
-    }
-
-    /// Takes what the device has for others to read, with the device asked to tell when more comes.
-    pub(crate) fn arm(&self) -> Result<()> {
-        self.channel().drain()?;
-        self.device_cq.arm()?;
-        // What came before is not told.
-        self.progress();
-        Ok(())
-    }
-
     /// A request of an endpoint fails without the device.
     pub(crate) fn fail(&self, posted: &Posted, sides: &Sides, error: Errno) {
         let mut state = self.state.lock();
@@ -332,18 +312,6 @@ impl Cq {
                 self.give_room(1);
                 self.report_refused(&posted, sides, error, entries);
             }
-        }
-    }
-
-    /// Takes what the device has for others to read.
-    pub(crate) fn progress(&self) {
-        let mut state = self.state.lock();
-        let before = state.entries.len();
-        while self.take(&mut state) {}
-        let is_more = state.entries.len() > before;
-        drop(state);
-        if is_more {
-            self.wake();
         }
     }
 
@@ -583,6 +551,32 @@ fn advice(status: Status) -> &'static str {
         Status::RETRIES => "the peer does not answer; look at it and at the network",
         Status::RNR_RETRIES => "the peer has no receive posted; post more there",
         _ => "the device says why",
+    }
+}
+
+impl Source for Cq {
+    fn channel(&self) -> &CompletionChannel {
+        let waiting = self.waiting.as_ref();
+        waiting.map_or(&self.domain.channel, |waiting| &waiting.channel)
+    }
+
+    fn arm(&self) -> Result<()> {
+        self.channel().drain()?;
+        self.device_cq.arm()?;
+        // What came before is not told.
+        self.progress();
+        Ok(())
+    }
+
+    fn progress(&self) {
+        let mut state = self.state.lock();
+        let before = state.entries.len();
+        while self.take(&mut state) {}
+        let is_more = state.entries.len() > before;
+        drop(state);
+        if is_more {
+            self.wake();
+        }
     }
 }
 

@@ -15,14 +15,14 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Context, EpType, Errno, Flags, Result, flags};
 
 use crate::batch;
+use crate::call::{length, list, refused, registered, unknown};
 use crate::connection::Connection;
-use crate::counter::Counting;
+use crate::counter::{Counting, Source};
 use crate::cq::{self, Cq, Side, Sides};
 use crate::domain::Domain;
 use crate::params::{IOV_MOST, NAME};
 use crate::passive::{ConnRequest, bind, ip};
-use crate::queue::Posted;
-use crate::regions::Hit;
+use crate::queue::{Posted, Receives};
 use crate::shared_rx::SharedRx;
 
 /// What the program has bound, and where the endpoint comes from.
@@ -42,6 +42,7 @@ pub(crate) struct Bound {
 
 /// What an enabled endpoint has.
 pub(crate) struct Live {
+    srx: Option<Arc<SharedRx>>,
     qp: Arc<Qp>,
     sides: Arc<Sides>,
     tx_cq: Arc<Cq>,
@@ -223,18 +224,19 @@ impl Endpoint {
             );
         })?;
         let qp = Arc::new(qp);
-        bound.counting.start(&tx_cq, &rx_cq)?;
+        let (tx, rx): (Arc<dyn Source>, Arc<dyn Source>) = (tx_cq.clone(), rx_cq.clone());
+        bound.counting.start(&tx, &rx)?;
         let sides = Arc::new(Sides {
             tx: Mutex::new(Side::new(self.info.tx.size.max(1), &tx_cq, &qp)),
             rx: Mutex::new(Side::new(self.info.rx.size.max(1), &rx_cq, &qp)),
             id: Arc::clone(&id),
             connection: Arc::clone(&self.connection),
             counting: bound.counting.clone(),
-            srx,
+            srx: srx.clone().map(|srx| srx as Arc<dyn Receives>),
             rx_selective: bound.rx_selective,
             broken: AtomicBool::new(false),
         });
-        if let Some(srx) = &sides.srx {
+        if let Some(srx) = &srx {
             srx.attach(&rx_cq)?;
         }
         self.connection.open(&id, &qp);
@@ -244,6 +246,7 @@ impl Endpoint {
         let owner: Weak<Connection> = Arc::downgrade(&self.connection);
         self.domain.fabric.cm.add(&id, owner);
         let live = Live {
+            srx,
             qp,
             sides,
             tx_cq,
@@ -467,39 +470,6 @@ impl Endpoint {
     }
 }
 
-/// The bytes of a list of buffers, which is not too long.
-pub(crate) fn length(iov: &[UserBuf], limit: usize) -> Result<usize> {
-    if iov.len() > limit.min(IOV_MOST) {
-        return Err(Errno::EINVAL);
-    }
-    let add = |sum: usize, buf: &UserBuf| sum.checked_add(buf.len());
-    iov.iter().try_fold(0, add).ok_or(Errno::EMSGSIZE)
-}
-
-/// The pieces of registered memory that buffers are, which the device writes if `writes`; returns how many
-/// there are.
-pub(crate) fn registered(
-    domain: &Domain,
-    iov: &[UserBuf],
-    writes: bool,
-    pieces: &mut [Sge; IOV_MOST],
-    hit: &mut Hit,
-) -> Result<usize> {
-    list(iov, pieces, |buf| {
-        domain.regions.find(buf, writes, hit).ok_or_else(|| {
-            let access = if writes { "FI_RECV or FI_READ" } else { "FI_SEND or FI_WRITE" };
-            fi_warn_sparse!(
-                NAME,
-                Subsys::EpData,
-                "{} bytes at {:#x} are in no region of this domain; register them with {access} (FI_MR_LOCAL)",
-                buf.len(),
-                buf.addr()
-            );
-            Errno::EINVAL
-        })
-    })
-}
-
 /// A request as it is tried, twice if the first time finds no room.
 struct Request {
     posted: Posted,
@@ -523,21 +493,6 @@ const fn fetches(operation: &Operation) -> bool {
     )
 }
 
-/// Makes the list of pieces of what has bytes; returns how many there are.
-fn list(
-    iov: &[UserBuf],
-    pieces: &mut [Sge; IOV_MOST],
-    mut key: impl FnMut(UserBuf) -> Result<u32>,
-) -> Result<usize> {
-    let mut count = 0;
-    for buf in iov.iter().filter(|buf| !buf.is_empty()) {
-        let piece = pieces.get_mut(count).ok_or(Errno::EINVAL)?;
-        *piece = Sge::new(*buf, key(*buf)?)?;
-        count += 1;
-    }
-    Ok(count)
-}
-
 /// A batch was not posted as a whole. Its last request is that of the call, which fails; the calls of the others
 /// have returned, so these have completions.
 #[cold]
@@ -553,31 +508,6 @@ fn not_posted(cq: &Cq, sides: &Sides, (requests, errno): (Vec<Posted>, Errno)) -
     Err(errno)
 }
 
-/// Why a request was not posted.
-pub(crate) fn refused(error: PostError) -> Errno {
-    match error.errno {
-        Errno::ENOMEM => Errno::EAGAIN,
-        errno => {
-            fi_warn_sparse!(
-                NAME,
-                Subsys::EpData,
-                "the device does not take a request: {errno}"
-            );
-            errno
-        }
-    }
-}
-
-/// Refuses flags that an operation does not have.
-pub(crate) fn unknown(flags: Flags) -> Errno {
-    fi_warn_sparse!(
-        NAME,
-        Subsys::EpData,
-        "an operation has flags that this provider does not offer: {flags:?}; leave them out"
-    );
-    Errno::EBADFLAGS
-}
-
 impl Drop for Endpoint {
     /// Once the queue pair is gone, the device uses no buffer that was posted to it.
     fn drop(&mut self) {
@@ -588,6 +518,7 @@ impl Drop for Endpoint {
         let Some(live) = self.live.take() else { return };
         let number = live.qp.number();
         let Live {
+            srx,
             qp,
             sides,
             tx_cq,
@@ -597,14 +528,14 @@ impl Drop for Endpoint {
         sides.tx.lock().close();
         sides.rx.lock().close();
         // What the device has put into receives of others is told before it forgets the queue pair.
-        if sides.srx.is_some() {
+        if srx.is_some() {
             rx_cq.progress();
         }
         // The last owner: no event is on its way any more.
         drop(qp);
         tx_cq.remove(number);
         rx_cq.remove(number);
-        if let Some(srx) = &sides.srx {
+        if let Some(srx) = &srx {
             srx.detach(&rx_cq);
         }
         tx_cq.give_room(sides.tx.lock().queue.len());

@@ -11,6 +11,7 @@
 
 mod atomic;
 mod batch;
+mod call;
 mod cm;
 mod connection;
 mod counter;

@@ -9,7 +9,7 @@ use ripstop_core::provider::{
     self, AtomicCall, CollCall, DataCall, Direction, EpOption, JoinCall, RecvKind, RmaCall,
     SendKind, Threshold, Token,
 };
-use ripstop_core::{Address, ProgressSource, fi_warn, fi_warn_sparse};
+use ripstop_core::{Address, ProgressSource, fi_warn};
 use ripstop_ibverbs::{Operation, Remote};
 use ripstop_mem::UserBuf;
 use ripstop_types::{
@@ -17,6 +17,7 @@ use ripstop_types::{
 };
 
 use crate::atomic;
+use crate::call::has_no_tags;
 use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::domain::Domain;
@@ -76,17 +77,6 @@ fn untagged(kind: SendKind) -> Result<()> {
         SendKind::Msg => Ok(()),
         SendKind::Tagged(_) => Err(has_no_tags()),
     }
-}
-
-#[cold]
-#[inline(never)]
-pub(crate) fn has_no_tags() -> Errno {
-    fi_warn_sparse!(
-        NAME,
-        Subsys::EpData,
-        "connected endpoints over RDMA devices have no tagged messages (FI_TAGGED); send plain ones"
-    );
-    Errno::EOPNOTSUPP
 }
 
 impl Endpoint {

@@ -17,6 +17,12 @@ pub(crate) struct Posted {
     pub(crate) len: usize,
 }
 
+/// Receives that endpoints share, which end in any order.
+pub(crate) trait Receives: Send + Sync {
+    /// The receive with this number has ended; its room is free.
+    fn end(&self, number: u64) -> Option<Posted>;
+}
+
 /// The requests of one side of a queue pair. Their numbers count up, so that a completion also says how
 /// many requests without one have ended before it.
 #[derive(Debug)]

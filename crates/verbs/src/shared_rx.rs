@@ -10,13 +10,12 @@ use ripstop_ibverbs::{RecvRequest, Sge, Srq};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result, flags};
 
-use crate::counter::Counter;
+use crate::call::{has_no_tags, length, refused, registered, unknown};
+use crate::counter::{Counter, Source as _};
 use crate::cq::{self, Cq};
 use crate::domain::Domain;
-use crate::endpoint::{length, refused, registered, unknown};
-use crate::ops::has_no_tags;
 use crate::params::{IOV_MOST, NAME};
-use crate::queue::Posted;
+use crate::queue::{Posted, Receives};
 use crate::regions::Hit;
 
 /// A queue that endpoints of a context report to.
@@ -178,14 +177,6 @@ impl SharedRx {
         });
     }
 
-    /// The receive with this number has ended; its room is free.
-    pub(crate) fn end(&self, number: u64) -> Option<Posted> {
-        let mut posts = self.posts.lock();
-        let ended = posts.end(u32::try_from(number).ok()?)?;
-        posts.give_room();
-        Some(ended)
-    }
-
     fn try_post(&self, iov: &[UserBuf], posted: Posted) -> Result<()> {
         let mut posts = self.posts.lock();
         let mut list = [Sge::default(); IOV_MOST];
@@ -217,6 +208,16 @@ impl SharedRx {
         for cq in cqs {
             cq.progress();
         }
+    }
+}
+
+impl Receives for SharedRx {
+    /// The receive with this number has ended; its room is free.
+    fn end(&self, number: u64) -> Option<Posted> {
+        let mut posts = self.posts.lock();
+        let ended = posts.end(u32::try_from(number).ok()?)?;
+        posts.give_room();
+        Some(ended)
     }
 }
 
