@@ -2,15 +2,18 @@
 //! offers. What each operation gives is compared. The laboratory runs it (`lab/cases/verbs_pair.sh`).
 #![forbid(unsafe_code)]
 
+mod batches;
+mod counting;
+mod sharing;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AtomicCall, CompletionQueue as _, Counter as _, CounterAttr, CqAttr, Domain as _,
-    Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, PassiveEp as _, Provider as _, RecvKind,
-    RmaCall, SendKind, SharedRx as _, Sharing,
+    AtomicCall, CompletionQueue as _, CqAttr, Domain as _, Endpoint as _, Fabric as _,
+    MemoryRegion as _, MrAttr, PassiveEp as _, Provider as _, RecvKind, RmaCall, SendKind, Sharing,
 };
 use ripstop_core::registry::ProviderInfo as _;
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
@@ -458,280 +461,6 @@ fn denied(site: &Site, listener: &ripstop_verbs::PassiveEp) {
     }
 }
 
-/// Requests that wait for more: in order, whoever gives them to the device, and never lost.
-fn batches(site: &Site, listener: &ripstop_verbs::PassiveEp) {
-    let (client, server) = connect(site, listener);
-    let more = Some(flags![MORE COMPLETION]);
-    let any = FiAddr::UNSPEC;
-    let send = |context: usize, flags| {
-        let buf = [client.part(context * 8, 8)];
-        client
-            .ep
-            .send(SendKind::Msg, &buf, None, any, context, flags)
-    };
-    let receive = |context: usize, flags| {
-        let buf = [server.part(context * 8, 8)];
-        server.ep.recv(RecvKind::Msg, &buf, any, context, flags)
-    };
-    let arrives = |numbers: std::ops::Range<usize>| {
-        for number in numbers {
-            server.expect(number, flags![MSG RECV]);
-            assert_eq!(server.read(number * 8, 8), number.to_ne_bytes());
-        }
-    };
-    for number in 0..1000_usize {
-        client.write(number * 8, &number.to_ne_bytes());
-    }
-    // The last one takes all along; more of them than go at once.
-    for number in 0..100 {
-        receive(number, more).expect("posted");
-    }
-    receive(100, None).expect("posted");
-    for number in 0..100 {
-        send(number, more).expect("posted");
-    }
-    send(100, None).expect("posted");
-    arrives(0..101);
-    for number in 0..101 {
-        client.expect(number, flags![MSG SEND]);
-    }
-    // Nothing follows, but the queues are read.
-    receive(101, more).expect("posted");
-    send(101, more).expect("posted");
-    assert_eq!(server.cq.read(1, |_| ()), Err(Errno::EAGAIN));
-    client.expect(101, flags![MSG SEND]);
-    arrives(101..102);
-    // What is injected takes along what waits.
-    for number in 102..104 {
-        receive(number, None).expect("posted");
-    }
-    send(102, more).expect("posted");
-    let small = Parked::park(103_usize.to_ne_bytes().to_vec());
-    let flags = Some(flags![MORE INJECT COMPLETION]);
-    let buf = [small.buf()];
-    let posted = client.ep.send(SendKind::Msg, &buf, None, any, 103, flags);
-    posted.expect("posted");
-    arrives(102..104);
-    for number in 102..104 {
-        client.expect(number, flags![MSG SEND]);
-    }
-    // A queue that is full of them goes on: as many as it holds, twice.
-    let size = site.info.tx.size;
-    assert_eq!(size, site.info.rx.size);
-    for round in 0..2 {
-        for number in 0..size {
-            send(number, more).expect("posted");
-        }
-        // There is no receive yet, so none of them has ended.
-        assert_eq!(send(0, more), Err(Errno::EAGAIN), "round {round}");
-        for number in 0..size {
-            receive(number, more).expect("posted");
-        }
-        arrives(0..size);
-        for number in 0..size {
-            client.expect(number, flags![MSG SEND]);
-        }
-    }
-    // Ends with the connection: what waits goes out before.
-    receive(1, None).expect("posted");
-    receive(2, more).expect("posted");
-    send(1, more).expect("posted");
-    client.ep.shutdown().expect("begun");
-    arrives(1..2);
-    for _ in 0..2 {
-        assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
-    }
-    let failure = server.next().expect_err("flushed");
-    assert_eq!(failure.entry.context, 2);
-    // One closes with what waits, of which nothing is told.
-    let (client, server) = connect(site, listener);
-    let buf = [client.part(0, 8)];
-    let sent = client.ep.send(SendKind::Msg, &buf, None, any, 1, more);
-    sent.expect("posted");
-    drop(client);
-    assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
-    drop(server);
-}
-
-/// A shared receive context: two endpoints get what was posted to it, each tells of its own messages, and what
-/// is left when one closes is for the other.
-fn shared(site: &Site, listener: &ripstop_verbs::PassiveEp) {
-    let srx = site.domain.shared_rx(&site.info.rx).expect("a context");
-    let attr = CounterAttr {
-        bytes: false,
-        wait: WaitObj::None,
-    };
-    let counter = site.domain.counter(&attr).expect("a counter");
-    srx.bind_counter(&counter, Flags::RECV).expect("bound");
-    let memory = Parked::park(vec![0_u8; 4096]);
-    let attr = MrAttr {
-        iov: vec![memory.buf()],
-        access: Flags::RECV,
-        offset: 0,
-        requested_key: 0,
-        flags: Flags::empty(),
-        shared: Sharing::Never,
-    };
-    let region = site.domain.mr(&attr).expect("registered");
-    let any = FiAddr::UNSPEC;
-    let place = |context: usize| memory.buf().slice(context * 64, 64).expect("inside");
-    let post = |context| srx.recv(RecvKind::Msg, &[place(context)], any, context, None);
-    for context in 0..3 {
-        post(context).expect("posted");
-    }
-    let bind = |token, ep: &Endpoint| {
-        if token == SERVER {
-            ep.bind_srx(&srx).expect("bound");
-            assert_eq!(ep.bind_srx(&srx), Err(Errno::EINVAL));
-        }
-    };
-    let (client, server) = connect_bound(site, listener, &bind);
-    let (other_client, other_server) = connect_bound(site, listener, &bind);
-    let own = server.part(0, 8);
-    let refused = server.ep.recv(RecvKind::Msg, &[own], any, 1, None);
-    assert_eq!(refused, Err(Errno::EOPNOTSUPP));
-    for context in 3..20 {
-        post(context).expect("posted");
-    }
-    for number in 0..6_u8 {
-        let (from, to) = match number % 2 {
-            0 => (&client, &server),
-            _ => (&other_client, &other_server),
-        };
-        from.write(0, &[number; 20]);
-        from.send(60, 0, 20, None).expect("posted");
-        let entry = to.expect(number.into(), flags![MSG RECV]);
-        assert_eq!(entry.len, 20);
-        from.expect(60, flags![MSG SEND]);
-        let mut bytes = [0; 20];
-        copy_in(&mut bytes, place(number.into()));
-        assert_eq!(bytes, [number; 20]);
-    }
-    until("count", || (counter.read() == 6).then_some(()));
-    // Remote CQ data uses up one, too.
-    let to = [other_server.remote(0, 4)];
-    let call = RmaCall {
-        remote: &to,
-        peer: any,
-        data: Some(5),
-        context: 61,
-        flags: None,
-    };
-    let here = [other_client.part(0, 4)];
-    other_client.ep.write(&here, &call).expect("posted");
-    let entry = other_server.expect(6, flags![RMA REMOTE_WRITE REMOTE_CQ_DATA]);
-    assert_eq!(entry.data, 5);
-    other_client.expect(61, flags![RMA WRITE]);
-    // The first that is left.
-    drop(other_server);
-    assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
-    client.send(62, 0, 20, None).expect("posted");
-    server.expect(7, flags![MSG RECV]);
-    // As many as it has room for, and no more.
-    let mut posted = 20;
-    let full = loop {
-        match post(posted % 60) {
-            Ok(()) => posted += 1,
-            Err(error) => break error,
-        }
-    };
-    assert_eq!((full, posted - 8), (Errno::EAGAIN, site.info.rx.size));
-    drop((client, server, other_client, srx, region));
-}
-
-/// Counters: what has ended is counted, also what has no completion, and a wait for it sleeps.
-fn counted(site: &Site, listener: &ripstop_verbs::PassiveEp) {
-    let open = |bytes, wait| {
-        let attr = CounterAttr { bytes, wait };
-        site.domain.counter(&attr).expect("a counter")
-    };
-    let sends = open(false, WaitObj::Unspec);
-    let writes = open(false, WaitObj::None);
-    let reads = open(false, WaitObj::None);
-    let received = open(true, WaitObj::Fd);
-    let bind = |token, ep: &Endpoint| {
-        if token == CLIENT {
-            ep.bind_counter(&sends, Flags::SEND).expect("bound");
-            ep.bind_counter(&writes, Flags::WRITE).expect("bound");
-            ep.bind_counter(&reads, Flags::READ).expect("bound");
-            let again = ep.bind_counter(&reads, Flags::SEND);
-            assert_eq!(again, Err(Errno::EINVAL));
-            let peers = ep.bind_counter(&reads, Flags::REMOTE_WRITE);
-            assert_eq!(peers, Err(Errno::ENOSYS));
-        } else {
-            ep.bind_counter(&received, Flags::RECV).expect("bound");
-        }
-    };
-    let (client, server) = connect_bound(site, listener, &bind);
-    assert_eq!(received.try_wait(), Ok(()));
-    for number in 0..10 {
-        server.receive(number, 0, 64);
-    }
-    for _ in 0..5 {
-        client.send(50, 0, 30, None).expect("posted");
-        let small = client.part(0, 12);
-        let posted = client.ep.inject(SendKind::Msg, small, None, FiAddr::UNSPEC);
-        posted.expect("posted");
-    }
-    sends.wait(10, Some(PATIENCE)).expect("ten sends");
-    received.wait(210, Some(PATIENCE)).expect("210 bytes");
-    assert_eq!(received.try_wait(), Err(Errno::EAGAIN));
-    assert_eq!((sends.read(), received.read()), (10, 210));
-    assert_eq!(received.try_wait(), Ok(()));
-    for context in [51, 52] {
-        let to = [server.remote(0, 8)];
-        let call = RmaCall {
-            remote: &to,
-            peer: FiAddr::UNSPEC,
-            data: None,
-            context,
-            flags: None,
-        };
-        let here = [client.part(0, 8)];
-        match context {
-            51 => client.ep.write(&here, &call).expect("posted"),
-            _ => client.ep.read(&here, &call).expect("posted"),
-        }
-    }
-    writes.wait(1, Some(PATIENCE)).expect("a write");
-    reads.wait(1, Some(PATIENCE)).expect("a read");
-    let soon = Some(Duration::from_millis(20));
-    assert_eq!(sends.wait(11, soon), Err(Errno::ETIMEDOUT));
-
-    // A failure: the peer's key is wrong.
-    let mut at = server.remote(0, 8);
-    at.key ^= 0xff;
-    let call = RmaCall {
-        remote: &[at],
-        peer: FiAddr::UNSPEC,
-        data: None,
-        context: 53,
-        flags: None,
-    };
-    client
-        .ep
-        .write(&[client.part(0, 8)], &call)
-        .expect("posted");
-    until("failure", || (writes.read_error() > 0).then_some(()));
-    assert_eq!((writes.read(), writes.read_error()), (1, 1));
-    for _ in 0..2 {
-        assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
-    }
-    drop((client, server));
-
-    // Without completion queues.
-    let ep = site
-        .domain
-        .endpoint(&site.info, CLIENT)
-        .expect("an endpoint");
-    ep.bind_eq(&site.eq).expect("bound");
-    assert_eq!(ep.enable(), Err(Errno::ENOCQ));
-    for (counter, flags) in [(&sends, Flags::SEND), (&received, Flags::RECV)] {
-        ep.bind_counter(counter, flags).expect("bound");
-    }
-    ep.enable().expect("enabled");
-}
-
 fn refused(site: &Site, listener: &ripstop_verbs::PassiveEp) {
     let client = Side::new(site, &site.info, CLIENT);
     let to = listener.name().expect("an address");
@@ -781,9 +510,9 @@ fn main() {
     goodbye(&site, client, server);
     refused(&site, &listener);
     denied(&site, &listener);
-    batches(&site, &listener);
-    counted(&site, &listener);
-    shared(&site, &listener);
+    batches::batches(&site, &listener);
+    counting::counted(&site, &listener);
+    sharing::shared(&site, &listener);
     println!(
         "verbs_pair: messages, reads, writes, atomics, batches, counters, shared receives, refusals and ends: all right"
     );

@@ -1,0 +1,105 @@
+//! Shared receive contexts.
+
+use std::sync::Arc;
+
+use ripstop_core::eq::Event;
+use ripstop_core::provider::{
+    Counter as _, CounterAttr, Domain as _, Endpoint as _, MrAttr, RecvKind, RmaCall,
+    SharedRx as _, Sharing,
+};
+use ripstop_mem::{Parked, copy_in};
+use ripstop_types::{Errno, FiAddr, Flags, WaitObj, flags};
+use ripstop_verbs::{Endpoint, Mr, PassiveEp};
+
+use super::{SERVER, Site, connect_bound, event, until};
+
+/// A shared receive context: two endpoints get what was posted to it, each tells of its own messages, and what
+/// is left when one closes is for the other.
+pub(super) fn shared(site: &Site, listener: &PassiveEp) {
+    let srx = site.domain.shared_rx(&site.info.rx).expect("a context");
+    let attr = CounterAttr {
+        bytes: false,
+        wait: WaitObj::None,
+    };
+    let counter = site.domain.counter(&attr).expect("a counter");
+    srx.bind_counter(&counter, Flags::RECV).expect("bound");
+    let memory = Parked::park(vec![0_u8; 4096]);
+    let region = register(site, &memory);
+    let any = FiAddr::UNSPEC;
+    let place = |context: usize| memory.buf().slice(context * 64, 64).expect("inside");
+    let post = |context| srx.recv(RecvKind::Msg, &[place(context)], any, context, None);
+    for context in 0..3 {
+        post(context).expect("posted");
+    }
+    let bind = |token, ep: &Endpoint| {
+        if token == SERVER {
+            ep.bind_srx(&srx).expect("bound");
+            assert_eq!(ep.bind_srx(&srx), Err(Errno::EINVAL));
+        }
+    };
+    let (client, server) = connect_bound(site, listener, &bind);
+    let (other_client, other_server) = connect_bound(site, listener, &bind);
+    let own = server.part(0, 8);
+    let refused = server.ep.recv(RecvKind::Msg, &[own], any, 1, None);
+    assert_eq!(refused, Err(Errno::EOPNOTSUPP));
+    for context in 3..20 {
+        post(context).expect("posted");
+    }
+    for number in 0..6_u8 {
+        let (from, to) = match number % 2 {
+            0 => (&client, &server),
+            _ => (&other_client, &other_server),
+        };
+        from.write(0, &[number; 20]);
+        from.send(60, 0, 20, None).expect("posted");
+        let entry = to.expect(number.into(), flags![MSG RECV]);
+        assert_eq!(entry.len, 20);
+        from.expect(60, flags![MSG SEND]);
+        let mut bytes = [0; 20];
+        copy_in(&mut bytes, place(number.into()));
+        assert_eq!(bytes, [number; 20]);
+    }
+    until("count", || (counter.read() == 6).then_some(()));
+    // Remote CQ data uses up one, too.
+    let to = [other_server.remote(0, 4)];
+    let call = RmaCall {
+        remote: &to,
+        peer: any,
+        data: Some(5),
+        context: 61,
+        flags: None,
+    };
+    let here = [other_client.part(0, 4)];
+    other_client.ep.write(&here, &call).expect("posted");
+    let entry = other_server.expect(6, flags![RMA REMOTE_WRITE REMOTE_CQ_DATA]);
+    assert_eq!(entry.data, 5);
+    other_client.expect(61, flags![RMA WRITE]);
+    // The first that is left.
+    drop(other_server);
+    assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
+    client.send(62, 0, 20, None).expect("posted");
+    server.expect(7, flags![MSG RECV]);
+    // As many as it has room for, and no more.
+    let mut posted = 20;
+    let full = loop {
+        match post(posted % 60) {
+            Ok(()) => posted += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((full, posted - 8), (Errno::EAGAIN, site.info.rx.size));
+    drop((client, server, other_client, srx, region));
+}
+
+/// Memory to receive into.
+fn register(site: &Site, memory: &Parked) -> Arc<Mr> {
+    let attr = MrAttr {
+        iov: vec![memory.buf()],
+        access: Flags::RECV,
+        offset: 0,
+        requested_key: 0,
+        flags: Flags::empty(),
+        shared: Sharing::Never,
+    };
+    site.domain.mr(&attr).expect("registered")
+}
