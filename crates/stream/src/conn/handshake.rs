@@ -208,6 +208,8 @@ impl<T: Transport> State<T> {
                 self.watched_links += 1;
             } else {
                 self.readiness.add(id, link);
+                // It does not ring yet for those who sleep already.
+                self.doorbell_rang |= self.doorbells_armed;
                 // Without it the first descriptor tells of most ends.
                 if let Some(witness) = link.peer_fd() {
                     let token = token::connection(id, connection.generation);
