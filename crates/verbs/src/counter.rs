@@ -54,14 +54,9 @@ impl Lent {
         Ok(Self { epoll, doorbell })
     }
 
-    /// Completions of this queue wake who sleeps, as do those of `others` already.
-    fn hear(&self, cq: &dyn Source, others: &[Arc<dyn Source>]) -> Result<()> {
-        // Queues without a wait object share a channel.
-        let is_heard = |other: &Arc<dyn Source>| std::ptr::eq(other.channel(), cq.channel());
-        match others.iter().any(is_heard) {
-            true => Ok(()),
-            false => self.epoll.add(cq.channel(), 1, Interest::READ),
-        }
+    /// Completions of this queue wake who sleeps.
+    fn hear(&self, cq: &dyn Source) -> Result<()> {
+        self.epoll.add(cq.channel(), 1, Interest::READ)
     }
 }
 
@@ -118,12 +113,12 @@ impl Counter {
     pub(crate) fn add_source(&self, cq: &Arc<dyn Source>) -> Result<()> {
         let mut sources = self.sources.lock();
         sources.retain(|source| source.strong_count() > 0);
-        let others: Vec<_> = sources.iter().filter_map(Weak::upgrade).collect();
-        if others.iter().any(|other| Arc::ptr_eq(other, cq)) {
+        let mut others = sources.iter().filter_map(Weak::upgrade);
+        if others.any(|other| Arc::ptr_eq(&other, cq)) {
             return Ok(());
         }
         if let Some(lent) = &self.lent {
-            lent.hear(&**cq, &others)?;
+            lent.hear(&**cq)?;
         }
         sources.push(Arc::downgrade(cq));
         drop(sources);
@@ -228,9 +223,8 @@ impl Counter {
             return Ok(None);
         }
         let seat = Arc::new(Lent::new()?);
-        let sources = self.sources();
-        for (number, cq) in sources.iter().enumerate() {
-            seat.hear(&**cq, &sources[..number])?;
+        for cq in self.sources() {
+            seat.hear(&*cq)?;
         }
         seat.epoll
             .add(&*self.domain.fabric.cm.channel, 2, Interest::READ)?;

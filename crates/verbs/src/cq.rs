@@ -141,10 +141,9 @@ struct State {
 /// Where a program sleeps until there are completions.
 #[derive(Debug)]
 struct Waiting {
-    channel: Arc<CompletionChannel>,
     /// Rung by [`Cq::signal`], and by who takes completions from the device for others to read.
     doorbell: EventFd,
-    /// Both of these, and the events of connections: what ends one ends what was posted to it.
+    /// That, the completions of the queue, and the events of connections: what ends one ends what was posted to it.
     epoll: Epoll,
 }
 
@@ -161,6 +160,7 @@ pub struct Cq {
     batches: Arc<AtomicUsize>,
     idle: AtomicU32,
     obj: WaitObj,
+    channel: Arc<CompletionChannel>,
     waiting: Option<Waiting>,
     /// Nobody reads it: an endpoint has it where the program has bound none, and counts.
     is_silent: bool,
@@ -177,18 +177,13 @@ impl std::fmt::Debug for Cq {
 }
 
 impl Waiting {
-    fn new(domain: &Domain) -> Result<Self> {
-        let channel = CompletionChannel::new(&domain.context)?;
+    fn new(domain: &Domain, channel: &CompletionChannel) -> Result<Self> {
         let doorbell = EventFd::new()?;
         let epoll = Epoll::new()?;
-        epoll.add(&*channel, 0, Interest::READ)?;
+        epoll.add(channel, 0, Interest::READ)?;
         epoll.add(&doorbell, 1, Interest::READ)?;
         epoll.add(&*domain.fabric.cm.channel, 2, Interest::READ)?;
-        Ok(Self {
-            channel,
-            doorbell,
-            epoll,
-        })
+        Ok(Self { doorbell, epoll })
     }
 }
 
@@ -208,9 +203,13 @@ impl Cq {
     }
 
     fn make(domain: &Arc<Domain>, attr: &CqAttr, is_silent: bool) -> Result<Arc<Self>> {
+        // Each queue has its own: whoever makes it unreadable also looks at the queue.
+        let channel = CompletionChannel::new(&domain.context)?;
         let waiting = match attr.wait {
             WaitObj::None | WaitObj::Yield => None,
-            WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => Some(Waiting::new(domain)?),
+            WaitObj::Unspec | WaitObj::Fd | WaitObj::PollFd => {
+                Some(Waiting::new(domain, &channel)?)
+            }
             WaitObj::Set | WaitObj::MutexCond => {
                 fi_warn!(
                     NAME,
@@ -222,10 +221,7 @@ impl Cq {
             }
         };
         let entries = attr.size.max(LEAST_ENTRIES).min(domain.attr.max_cqe);
-        let channel = waiting
-            .as_ref()
-            .map_or(&domain.channel, |waiting| &waiting.channel);
-        let device_cq = ripstop_ibverbs::Cq::new(&domain.context, entries, Some(channel))
+        let device_cq = ripstop_ibverbs::Cq::new(&domain.context, entries, Some(&channel))
             .inspect_err(|error| {
                 fi_warn!(
                     NAME,
@@ -246,6 +242,7 @@ impl Cq {
             batches: Arc::default(),
             idle: AtomicU32::new(0),
             obj: attr.wait,
+            channel,
             waiting,
             is_silent,
             sleepers: AtomicUsize::new(0),
@@ -487,7 +484,7 @@ impl Cq {
     /// [`Errno::EINTR`] after a signal to the process; of the system.
     fn sleep(&self, waiting: &Waiting, wanted: usize, left: Option<Duration>) -> Result<()> {
         self.domain.fabric.cm.progress();
-        waiting.channel.drain()?;
+        self.channel.drain()?;
         self.device_cq.arm()?;
         // What came before is not told.
         if self.has(wanted) {
@@ -502,7 +499,7 @@ impl Cq {
     /// Whether nothing waits, with the device asked to tell when something comes.
     fn is_quiet(&self, waiting: &Waiting) -> Result<bool> {
         self.domain.fabric.cm.progress();
-        waiting.channel.drain()?;
+        self.channel.drain()?;
         waiting.doorbell.drain()?;
         self.device_cq.arm()?;
         // What came before is not told.
@@ -556,8 +553,7 @@ fn advice(status: Status) -> &'static str {
 
 impl Source for Cq {
     fn channel(&self) -> &CompletionChannel {
-        let waiting = self.waiting.as_ref();
-        waiting.map_or(&self.domain.channel, |waiting| &waiting.channel)
+        &self.channel
     }
 
     fn arm(&self) -> Result<()> {

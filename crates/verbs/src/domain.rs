@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use ripstop_core::eq::EventQueue;
 use ripstop_core::log::Subsys;
 use ripstop_core::{Info, fi_warn};
-use ripstop_ibverbs::{CompletionChannel, Context, DeviceAttr, Pd};
+use ripstop_ibverbs::{Context, DeviceAttr, Pd};
 use ripstop_types::Result;
 
 use crate::fabric::Fabric;
@@ -19,8 +19,6 @@ pub struct Domain {
     pub(crate) context: Arc<Context>,
     pub(crate) attr: DeviceAttr,
     pub(crate) pd: Arc<Pd>,
-    /// Where completion queues report that have no wait object: to who waits for counters.
-    pub(crate) channel: Arc<CompletionChannel>,
     pub(crate) regions: Regions,
     pub(crate) eq: Mutex<Option<Arc<EventQueue>>>,
 }
@@ -45,7 +43,6 @@ impl Domain {
         Ok(Arc::new(Self {
             fabric: Arc::clone(fabric),
             attr: context.attr()?,
-            channel: CompletionChannel::new(&context)?,
             context,
             pd,
             regions: Regions::default(),
