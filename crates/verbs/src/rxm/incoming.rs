@@ -16,8 +16,9 @@ pub(crate) enum Incoming {
     Packet(u16, usize),
     /// What was sent or written is with the peer, of those that the engine waits for.
     Acknowledgement,
-    /// The peer has written memory of this side, and says so with this data.
-    Written(u32),
+    /// The peer has written memory of this side, and says so with this data, which has used the receive with
+    /// this number.
+    Written(u16, u32),
     /// So many bytes were read, which are where the engine wants them.
     Read(u64),
 }
@@ -27,7 +28,7 @@ impl Incoming {
         match self {
             Self::Packet(_, len) => Header::new(Op::Msg, len as u64),
             Self::Acknowledgement => Header::ack(),
-            Self::Written(data) => Header {
+            Self::Written(_, data) => Header {
                 cq_data: Some(data.into()),
                 ..Header::new(Op::Write, 0)
             },
@@ -38,7 +39,7 @@ impl Incoming {
     const fn len(self) -> u64 {
         match self {
             Self::Packet(_, len) => len as u64,
-            Self::Acknowledgement | Self::Written(_) => 0,
+            Self::Acknowledgement | Self::Written(..) => 0,
             Self::Read(len) => len,
         }
     }
@@ -79,7 +80,8 @@ impl Inbox {
 
     /// Reads into `vecs`, of packets by `copy`: the receive, the range of its bytes, where to, and behind how
     /// many bytes there. `done` gets the number of each receive that was read to its end. Returns how many
-    /// bytes; what the device has placed itself counts, and goes alone.
+    /// bytes; what the device has placed itself counts, and goes alone. So does the end of a read of nothing:
+    /// the engine, which a link is read for only when it is not held up, hears of each read at once.
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] when there is nothing.
@@ -100,6 +102,9 @@ impl Inbox {
                 continue;
             }
             if self.read == 0 {
+                if total > 0 && unit == Incoming::Read(0) {
+                    break;
+                }
                 let emitted = unit.header().emit(ByteOrder::NATIVE, &mut self.header);
                 self.header_len = emitted.map_err(|error| error.errno())? as u64;
             }
@@ -117,7 +122,7 @@ impl Inbox {
                         self.advance(placed, end, unit, done);
                         return Ok(placed as usize);
                     }
-                    Incoming::Acknowledgement | Incoming::Written(_) => 0,
+                    Incoming::Acknowledgement | Incoming::Written(..) => 0,
                 }
             };
             (filled, total) = (filled + copied, total + copied);
@@ -138,9 +143,9 @@ impl Inbox {
             self.read = 0;
             self.units.pop_front();
             match unit {
-                Incoming::Packet(slot, _) => done.push(slot),
+                Incoming::Packet(slot, _) | Incoming::Written(slot, _) => done.push(slot),
                 Incoming::Read(_) => self.reads_done += 1,
-                Incoming::Acknowledgement | Incoming::Written(_) => {}
+                Incoming::Acknowledgement => {}
             }
         }
     }
@@ -182,7 +187,7 @@ mod tests {
             Incoming::Packet(0, 5),
             Incoming::Read(7),
             Incoming::Acknowledgement,
-            Incoming::Written(3),
+            Incoming::Written(2, 3),
             Incoming::Packet(1, 10),
             Incoming::Read(0),
         ];
@@ -202,8 +207,24 @@ mod tests {
             units.iter().for_each(|unit| inbox.push(*unit));
             let (bytes, done) = all(&mut inbox, step);
             assert_eq!(bytes, expected, "{step}");
-            assert_eq!(done, [0, 1], "{step}");
+            assert_eq!(done, [0, 2, 1], "{step}");
             assert!(inbox.is_empty());
         }
+    }
+
+    #[test]
+    fn the_end_of_a_read_of_nothing_comes_alone() {
+        let mut inbox = Inbox::new();
+        inbox.push(Incoming::Acknowledgement);
+        inbox.push(Incoming::Read(0));
+        let mut room = [0; 64];
+        let mut read = |inbox: &mut Inbox| {
+            let mut vecs = [IoVecMut::from_slice(&mut room)];
+            inbox.read(|_, _, _, _| 0, &mut vecs, &mut Vec::new())
+        };
+        assert!(read(&mut inbox).is_ok());
+        assert_eq!((inbox.take_reads_done(), inbox.is_empty()), (0, false));
+        assert!(read(&mut inbox).is_ok());
+        assert_eq!((inbox.take_reads_done(), inbox.is_empty()), (1, true));
     }
 }

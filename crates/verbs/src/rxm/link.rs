@@ -73,6 +73,9 @@ impl RdmaLink {
                 Err(error) => {
                     fi_warn!(NAME, Subsys::EpCtrl, "events cannot be read: {error}");
                     handshake.failed = Some(error);
+                    if let Some(pipe) = &mut handshake.pipe {
+                        pipe.end();
+                    }
                     return;
                 }
             };

@@ -50,6 +50,9 @@ const READ_MAX: usize = 1 << 20;
 /// Completions that are taken at a time.
 const COMPLETIONS: usize = 16;
 
+/// How often that is done before the caller has its turn, whatever a peer sends.
+const ROUNDS: usize = 16;
+
 /// Marks the number of a request whose end the engine waits for.
 const ACKED: u64 = 1 << 32;
 
@@ -125,6 +128,8 @@ pub(crate) struct Pipe {
     /// Messages that the peer may read.
     announced: HashMap<u16, Vec<Mr>>,
     ended: bool,
+    /// The last look at the completion queue did not come to its end.
+    is_behind: bool,
 }
 
 const fn buffer_at(slot: u16) -> usize {
@@ -165,6 +170,7 @@ impl Pipe {
             told: 0,
             announced: HashMap::new(),
             ended: false,
+            is_behind: false,
         };
         (0..RECEIVES).try_for_each(|slot| pipe.post_receive(slot))?;
         Ok(pipe)
@@ -212,7 +218,7 @@ impl Pipe {
         if self.inbox.is_empty() {
             self.poll();
         }
-        !self.inbox.is_empty() || self.ended
+        !self.inbox.is_empty() || self.ended || self.is_behind
     }
 
     /// Whether a packet would be taken now.
@@ -235,12 +241,14 @@ impl Pipe {
     /// Whether nothing that was written is on its way any more.
     pub(crate) fn is_delivered(&mut self) -> bool {
         self.poll();
-        self.ended || (self.room == REQUESTS && self.credit_free)
+        let nothing_begun = matches!(self.outgoing, Outgoing::Header);
+        self.ended || (nothing_begun && self.room == REQUESTS && self.credit_free)
     }
 
     /// Takes what was completed.
     pub(crate) fn poll(&mut self) {
-        loop {
+        self.is_behind = true;
+        for _ in 0..ROUNDS {
             let mut completions = [Wc::default(); COMPLETIONS];
             let count = self.cq.poll(&mut completions).unwrap_or_else(|error| {
                 fi_warn!(NAME, Subsys::Cq, "the device tells no completions: {error}");
@@ -251,6 +259,7 @@ impl Pipe {
                 self.complete(completion);
             }
             if count < COMPLETIONS {
+                self.is_behind = false;
                 break;
             }
         }
@@ -267,8 +276,7 @@ impl Pipe {
         }
         let id = completion.id();
         if let (WcKind::RecvWrite, Some(data)) = (completion.kind(), completion.immediate()) {
-            self.inbox.push(Incoming::Written(data));
-            return self.post_again(id as u16);
+            return self.inbox.push(Incoming::Written(id as u16, data));
         }
         if completion.kind() == WcKind::Recv {
             return self.received(id as u16, completion.len());
@@ -423,7 +431,16 @@ impl Pipe {
                         polled = true;
                     }
                     Err(Errno::EAGAIN) if total + skip > 0 => return Ok(total + skip),
-                    Err(error) => return Err(error),
+                    Err(Errno::EAGAIN) => return Err(Errno::EAGAIN),
+                    Err(error) => {
+                        fi_warn!(
+                            NAME,
+                            Subsys::EpData,
+                            "a connection ends, a request is not made: {error}"
+                        );
+                        self.ended = true;
+                        return Err(error);
+                    }
                 }
             }
             total += skip;

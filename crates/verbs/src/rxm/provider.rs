@@ -8,7 +8,9 @@ use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, provider};
 use ripstop_stream::Fabric;
 use ripstop_stream::attr::{self, Offer, SOURCES, apply_defaults, provider_version};
-use ripstop_types::{AddrFormat, EpType, Errno, Flags, MrMode, Protocol, Result, Version, flags};
+use ripstop_types::{
+    AddrFormat, EpType, Errno, Flags, MrMode, MsgOrder, Protocol, Result, Version, flags,
+};
 
 use crate::devices::Device;
 use crate::provider::{is_from, none, strange};
@@ -53,6 +55,10 @@ impl RxmVerbsProvider {
                 rx_ctx_cnt: 1,
             },
         );
+        // The peer's device reads and writes at once, its program carries out atomics when it comes to that.
+        let mixed = MsgOrder::RAR | MsgOrder::RAW | MsgOrder::WAW;
+        info.tx.msg_order -= mixed;
+        info.rx.msg_order -= mixed;
         info.caps -= Flags::NAMED_RX_CTX;
         info.tx.caps -= Flags::NAMED_RX_CTX;
         info.tx.op_flags -= Flags::COMMIT_COMPLETE;
