@@ -260,9 +260,8 @@ impl Qp {
     pub(crate) fn uses(&self, key: u32) -> bool {
         let uses =
             |sges: &core::result::Result<Sges, i32>| sges.as_ref().is_ok_and(|s| s.uses(key));
-        self.sends
-            .iter()
-            .any(|send| send.lent.is_none() && uses(&send.sges))
+        // An atomic has both: operands that are lent, and memory for its result.
+        self.sends.iter().any(|send| uses(&send.sges))
             || self.recvs.iter().any(|recv| uses(&recv.sges))
     }
 
