@@ -16,6 +16,7 @@ use crate::consts::{
     IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR,
     IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR,
 };
+use crate::device::MAX_MSG;
 use crate::engine::cq::Cq;
 use crate::engine::mr::Sges;
 use crate::lent;
@@ -171,6 +172,21 @@ struct Came {
     marks: u64,
     len: usize,
     data: u64,
+}
+
+impl Came {
+    /// Bytes of the message, or of the write that it tells of.
+    fn bytes(self) -> u64 {
+        match self.marks & WRITTEN {
+            0 => self.len as u64,
+            _ => self.data >> 32,
+        }
+    }
+
+    /// Whether a peer sends such a message: one that tells of a write is empty.
+    fn is_possible(self) -> bool {
+        self.marks & WRITTEN == 0 || (self.len == 0 && self.bytes() <= MAX_MSG)
+    }
 }
 
 /// What a queue pair is in error for.
@@ -490,11 +506,22 @@ impl Qp {
         let recv = self.recvs.get_mut(at)?;
         match ended.result {
             Ok(()) => {
-                recv.came = Some(Came {
+                let came = Came {
                     marks: ended.tag & MARKS,
                     len: ended.len,
                     data: ended.data,
-                });
+                };
+                if !came.is_possible() {
+                    log::warn(
+                        Subsys::EpData,
+                        format_args!(
+                            "queue pair {:#08x}: its peer tells of a write that no device does: {came:?}",
+                            self.num
+                        ),
+                    );
+                    return Some(Failure::Recv(at, IBV_WC_LOC_LEN_ERR));
+                }
+                recv.came = Some(came);
                 None
             }
             Err(Errno::ETRUNC) => Some(Failure::Recv(at, IBV_WC_LOC_LEN_ERR)),
@@ -559,11 +586,7 @@ impl Qp {
             IBV_WC_RECV
         };
         let mut wc = self.wc(recv.wr_id, IBV_WC_SUCCESS, opcode);
-        wc.byte_len = if written {
-            (came.data >> 32) as u32
-        } else {
-            came.len as u32
-        };
+        wc.byte_len = came.bytes() as u32;
         wc.src_qp = self.peer_num();
         if came.marks & IMM != 0 {
             wc.wc_flags = IBV_WC_WITH_IMM;
