@@ -225,6 +225,7 @@ impl Engine {
     pub(crate) fn dereg_mr(&self, key: u32) -> Result<()> {
         let mut inner = self.inner.lock();
         let region = inner.mrs.remove(&key).ok_or(Errno::EINVAL)?;
+        self.catch_up(&mut inner);
         let Inner { qps, cqs, .. } = &mut *inner;
         for (_, qp) in qps.iter_mut().filter(|(_, qp)| qp.uses(key)) {
             log::warn(
@@ -397,9 +398,17 @@ impl Engine {
     /// # Errors
     /// `EINVAL` for a change that the manual page does not have or attributes that lack, `EOPNOTSUPP` for
     /// states that this device does not have, `EHOSTUNREACH` for a peer that it cannot reach.
-    pub(crate) fn modify_qp(&self, qp: usize, attr: &ibv_qp_attr, mask: i32) -> Result<()> {
+    pub(crate) fn modify_qp(
+        self: &Arc<Self>,
+        id: usize,
+        attr: &ibv_qp_attr,
+        mask: i32,
+    ) -> Result<()> {
         let mut inner = self.inner.lock();
-        let (qp, cqs, _) = inner.qp(qp)?;
+        if mask & IBV_QP_STATE != 0 && attr.qp_state == IBV_QPS_ERR {
+            self.catch_up(&mut inner);
+        }
+        let (qp, cqs, _) = inner.qp(id)?;
         if mask & IBV_QP_STATE == 0 {
             device::keep(&mut qp.attr, attr, mask);
             return Ok(());
@@ -510,14 +519,22 @@ impl Engine {
 
     // Progress
 
-    /// Takes what the provider has completed.
-    fn progress(&self, inner: &mut Inner) {
+    /// Takes some of what the provider has completed; returns how much.
+    fn progress(&self, inner: &mut Inner) -> usize {
         // Not within the provider's call: what follows may post, or drop an endpoint.
         let mut ends = std::mem::take(&mut inner.ends);
         self.net.drain(&mut |ended| ends.push(ended));
+        let count = ends.len();
         ends.drain(..).for_each(|ended| inner.ended(&ended));
         inner.ends = ends;
         inner.retry();
+        count
+    }
+
+    /// Takes all of what the provider has completed, before a queue pair is moved to the state of error: what has
+    /// arrived completes as such.
+    fn catch_up(&self, inner: &mut Inner) {
+        while self.progress(inner) > 0 {}
     }
 
     /// Has the thread serve, if there is something to serve.
@@ -549,11 +566,9 @@ impl Engine {
 
     /// The thread that serves.
     fn run(&self) {
-        let mut ends = Vec::new();
         loop {
             let timeout = {
                 let mut inner = self.inner.lock();
-                ends.drain(..).for_each(|ended| inner.ended(&ended));
                 self.progress(&mut inner);
                 while !inner.needs_service() && !inner.closed {
                     self.service.wait(&mut inner);
@@ -563,7 +578,7 @@ impl Engine {
                 }
                 if inner.stalled { RETRY } else { WAIT }
             };
-            self.net.wait(timeout, &mut |ended| ends.push(ended));
+            self.net.wait(timeout);
         }
     }
 }
