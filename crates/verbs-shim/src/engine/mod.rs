@@ -421,18 +421,20 @@ impl Engine {
         match (from, to) {
             (_, IBV_QPS_ERR) => qp.fail(Failure::Commanded, cqs),
             (_, IBV_QPS_RESET) => {
-                qp.clear();
-                let (port, _) = self.net.port(Some(qp.num as u16))?;
-                qp.port = Some(port);
-                qp.state = State::Reset;
-                if let Some(peer) = qp.peer.take() {
-                    self.net.remove(peer);
+                if from != State::Reset {
+                    qp.reset(cqs);
+                    if let Some(peer) = qp.peer.take() {
+                        self.net.remove(peer);
+                    }
                 }
+                self.reopen(qp)?;
             }
             (State::Reset | State::Init, IBV_QPS_INIT) => {
                 if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
                     return Err(wrong("there is port 1 only"));
                 }
+                // It has none where a change to RESET has failed.
+                self.reopen(qp)?;
                 qp.state = State::Init;
             }
             (State::Init, IBV_QPS_RTR) => {
@@ -458,6 +460,23 @@ impl Engine {
         }
         device::keep(&mut qp.attr, attr, mask);
         qp.advance(cqs);
+        if qp.is_stalled() {
+            inner.stalled = true;
+            // Without a thread, what waits goes on when the program polls.
+            let _ = self.serve(&mut inner);
+        }
+        Ok(())
+    }
+
+    /// Opens the endpoint of a queue pair that has none, under its number.
+    fn reopen(&self, qp: &mut Qp) -> Result<()> {
+        if qp.port.is_none() {
+            let opened = self.net.port(Some(qp.num as u16)).map_err(|error| {
+                let why = format_args!("no endpoint for queue pair {:#08x}", qp.num);
+                refuse(Subsys::EpCtrl, error, why)
+            })?;
+            qp.port = Some(opened.0);
+        }
         Ok(())
     }
 

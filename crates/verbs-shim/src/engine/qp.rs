@@ -618,8 +618,16 @@ impl Qp {
         self.flush(failure, cqs);
     }
 
+    /// Counts everything posted as gone: what the provider still reports of it must not be taken for the end of
+    /// a later request.
+    fn count_off(&mut self) {
+        self.send_base = self.send_base.wrapping_add(self.sends.len() as u32);
+        self.recv_base = self.recv_base.wrapping_add(self.recvs.len() as u32);
+    }
+
     /// Completes everything posted in error; what is done behind what is not has succeeded.
     fn flush(&mut self, failure: Failure, cqs: &mut Slab<Cq>) {
+        self.count_off();
         for (at, mut send) in std::mem::take(&mut self.sends).into_iter().enumerate() {
             let status = match failure {
                 Failure::Send(failed, status) if failed == at => status,
@@ -651,9 +659,21 @@ impl Qp {
         (self.posted, self.recv_posted, self.fetching) = (0, 0, 0);
     }
 
+    /// Takes it back to its beginning: requests and completions are gone.
+    pub(crate) fn reset(&mut self, cqs: &mut Slab<Cq>) {
+        self.state = State::Reset;
+        self.clear();
+        for cq in [self.send_cq, self.recv_cq] {
+            if let Some(cq) = cqs.get_mut(cq) {
+                cq.forget(self.num);
+            }
+        }
+    }
+
     /// Ends it without completions: it is destroyed, or reset.
     pub(crate) fn clear(&mut self) {
         self.port = None;
+        self.count_off();
         for mut send in std::mem::take(&mut self.sends) {
             if let Some(lent) = send.lent.take() {
                 lent::free(lent);
