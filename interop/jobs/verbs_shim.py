@@ -128,9 +128,11 @@ def killed(kind, whom):
         victim, other = (server, client) if whom == "server" else (client, server)
         victim.kill()
         try:
-            other.wait(20)
+            status = other.wait(20)
         except subprocess.TimeoutExpired:
             raise Failed(f"rping goes on for 20 s after its {whom} was killed") from None
+        if status < 0:
+            raise Failed(f"rping dies of signal {-status} after its {whom} was killed")
         ended(bench, server, output, 1)
 
     return body
