@@ -83,32 +83,30 @@ fn create_id(
     }
     let (device, _) = opened()?;
     let engine = Arc::clone(&object::<Context>(device).engine);
-    let events = match channel.is_null() {
-        true => Channel::new().map_err(errno_of)?,
-        false => Arc::clone(&object::<EventChannel>(channel).events),
-    };
-    Ok(CmId::make(Id::new(engine, events), channel, context))
+    Ok(CmId::make(
+        Id::new(engine, events_of(channel))?,
+        channel,
+        context,
+    ))
 }
 
 /// Creates the completion queues that the attributes of a queue pair leave to the id, with their channels.
 fn create_cqs(id: &CmId, device: &Context, init: &mut ibv_qp_init_attr) -> Result<()> {
-    let create = |entries: u32| -> Result<_> {
+    let c = &id.c;
+    // What is made is in the id at once, so that it is destroyed if something fails.
+    let create = |entries: u32, channel_of: &AtomicPtr<_>, cq_of: &AtomicPtr<_>| -> Result<_> {
         let channel = create_channel(device)?;
-        let this = (&raw const id.c).cast_mut().cast();
+        channel_of.store(channel, Relaxed);
+        let this = (&raw const *c).cast_mut().cast();
         let cq = create_cq(device, entries.max(1) as c_int, this, channel)?;
-        Ok((channel, cq))
+        cq_of.store(cq, Relaxed);
+        Ok(cq)
     };
     if init.send_cq.is_null() {
-        let (channel, cq) = create(init.cap.max_send_wr)?;
-        id.c.send_cq_channel.store(channel, Relaxed);
-        id.c.send_cq.store(cq, Relaxed);
-        init.send_cq = cq;
+        init.send_cq = create(init.cap.max_send_wr, &c.send_cq_channel, &c.send_cq)?;
     }
     if init.recv_cq.is_null() {
-        let (channel, cq) = create(init.cap.max_recv_wr)?;
-        id.c.recv_cq_channel.store(channel, Relaxed);
-        id.c.recv_cq.store(cq, Relaxed);
-        init.recv_cq = cq;
+        init.recv_cq = create(init.cap.max_recv_wr, &c.recv_cq_channel, &c.recv_cq)?;
     }
     Ok(())
 }
@@ -122,10 +120,22 @@ fn create_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Resu
             format_args!("the id has a queue pair"),
         ));
     }
+    let queues = (init.send_cq, init.recv_cq);
+    let made = make_qp_of(id, pd, init);
+    if made.is_err() {
+        destroy_qp_of(id);
+        (init.send_cq, init.recv_cq) = queues;
+    }
+    made
+}
+
+/// Makes the queue pair of an id, and its queues; part of it where something fails.
+fn make_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<()> {
     let (device, default) = opened()?;
     let pd = if pd.is_null() { default } else { pd };
     create_cqs(id, &object::<Context>(device), init)?;
     let made = create_qp(&object::<Pd>(pd), init)?;
+    id.c.qp.store(made, Relaxed);
     let qp = object::<Qp>(made);
     let (mut attr, mask) = id.id.qp_attr(IBV_QPS_INIT)?;
     // Whatever its regions allow: the queue pair itself forbids nothing.
@@ -136,7 +146,6 @@ fn create_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Resu
         id: qp.id,
         num: qp.c.qp_num,
     }));
-    id.c.qp.store(made, Relaxed);
     id.c.pd.store(pd, Relaxed);
     Ok(())
 }
