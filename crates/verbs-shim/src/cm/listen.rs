@@ -1,48 +1,54 @@
 //! Listeners: from a connection to a request that the program hears of.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ripstop_types::Result;
 
 use crate::cm::wire::{Frame, Param, Verb};
-use crate::cm::{Event, Id, RDMA_CM_EVENT_CONNECT_REQUEST, spawn};
+use crate::cm::{Event, Id, RDMA_CM_EVENT_CONNECT_REQUEST, errno, spawn};
 use crate::log::{self, Subsys};
 
 /// How long a process that has connected may take to send its request.
 const REQUEST: Duration = Duration::from_secs(10);
 
-/// A socket that listens, and its thread. Dropping it ends both.
+/// A socket that listens, and its thread. Dropping it ends both, so that the address is free.
 pub(super) struct Listener {
     ended: Arc<AtomicBool>,
-    address: Option<SocketAddr>,
+    /// The socket, as a type that can be shut down: that wakes the thread, which waits in `accept`.
+    socket: TcpStream,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Listener {
     /// Starts the thread.
     pub(super) fn start(id: &Arc<Id>, socket: TcpListener) -> Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
-        let address = socket.local_addr().ok();
+        let shared = socket.try_clone().map_err(|error| errno(&error))?;
         let (id, end) = (Arc::downgrade(id), Arc::clone(&ended));
-        spawn(move || run(&id, &socket, &end))?;
-        Ok(Self { ended, address })
+        let thread = spawn(move || run(&id, &socket, &end))?;
+        Ok(Self {
+            ended,
+            socket: TcpStream::from(OwnedFd::from(shared)),
+            thread: Some(thread),
+        })
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
-        // A connection wakes the thread, which then finds that it is to end.
-        if let Some(mut address) = self.address {
-            if address.ip().is_unspecified() {
-                address.set_ip(match address {
-                    SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-                    SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-                });
-            }
-            let _ = TcpStream::connect_timeout(&address, Duration::from_secs(1));
+        let _ = self.socket.shutdown(Shutdown::Both);
+        // The thread may have had the last reference to the id, and so be the one that is here.
+        let thread = self.thread.take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id())
+        {
+            // It has not panicked: a panic ends the process.
+            let _ = thread.join();
         }
     }
 }
@@ -67,7 +73,7 @@ fn run(id: &Weak<Id>, socket: &TcpListener, ended: &AtomicBool) {
                     format_args!("a connection is not accepted: {error}"),
                 );
                 // Most likely there is no descriptor: wait for one.
-                std::thread::sleep(Duration::from_millis(10));
+                thread::sleep(Duration::from_millis(10));
             }
         }
     }

@@ -10,7 +10,7 @@ pub(crate) mod wire;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -299,7 +299,7 @@ impl Id {
             peer
         };
         let id = Arc::clone(self);
-        spawn(move || id.ask(peer))
+        spawn(move || id.ask(peer)).map(drop)
     }
 
     /// Connects to a peer, which may be about to listen.
@@ -647,9 +647,9 @@ fn local_for(peer: SocketAddr) -> io::Result<SocketAddr> {
 }
 
 /// Starts a thread of the connection manager.
-fn spawn(run: impl FnOnce() + Send + 'static) -> Result<()> {
+fn spawn(run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let thread = thread::Builder::new().name("ripstop-cm".into());
-    thread.spawn(run).map(drop).map_err(|error| {
+    thread.spawn(run).map_err(|error| {
         refuse(
             Subsys::EpCtrl,
             errno(&error),
