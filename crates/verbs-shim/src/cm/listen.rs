@@ -10,7 +10,7 @@ use std::time::Duration;
 use ripstop_types::Result;
 
 use crate::cm::wire::{Frame, Param, Verb};
-use crate::cm::{Event, Id, RDMA_CM_EVENT_CONNECT_REQUEST, errno, spawn};
+use crate::cm::{ANSWER, Id, errno, spawn};
 use crate::log::{self, Subsys};
 
 /// How long a process that has connected may take to send its request.
@@ -115,13 +115,11 @@ fn request(listener: &Arc<Id>, stream: TcpStream) {
         let _ = stream.shutdown(Shutdown::Write);
         return;
     }
-    let id = Id::asked(listener, Arc::clone(&stream), &frame);
-    id.events().post(Event {
-        id: Arc::clone(&id),
-        listener: Some(Arc::clone(listener)),
-        kind: RDMA_CM_EVENT_CONNECT_REQUEST,
-        status: 0,
-        param: frame.param,
-    });
-    id.read(&stream);
+    match listener.asked(Arc::clone(&stream), &frame) {
+        Ok(id) => id.read(&stream, Some(ANSWER)),
+        Err(error) => log::warn(
+            Subsys::EpCtrl,
+            format_args!("the program does not hear of a request: {error}"),
+        ),
+    }
 }

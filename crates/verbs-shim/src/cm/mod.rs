@@ -5,6 +5,8 @@
 //! listener. What happens is an event on the channel of the id.
 
 mod listen;
+#[cfg(test)]
+mod tests;
 pub(crate) mod wire;
 
 use std::io;
@@ -27,7 +29,7 @@ use crate::consts::{
 };
 use crate::device::gid_of;
 use crate::engine::Engine;
-use crate::engine::cq::Channel;
+use crate::engine::cq::{Channel, Unacked};
 use crate::log::{self, Subsys, refuse};
 use crate::sys::{ibv_gid, ibv_qp_attr};
 use listen::Listener;
@@ -63,8 +65,50 @@ pub(crate) struct Event {
     pub(crate) param: Param,
 }
 
+impl Event {
+    /// Whose event it is: a request is its listener's.
+    pub(crate) fn whose(&self) -> &Arc<Id> {
+        self.listener.as_ref().unwrap_or(&self.id)
+    }
+
+    /// Whether it is an event of this id.
+    fn concerns(&self, id: &Arc<Id>) -> bool {
+        Arc::ptr_eq(self.whose(), id)
+    }
+}
+
 /// Where events of ids go.
 pub(crate) type Events = Channel<Event>;
+
+/// Where the events of an id go.
+struct Outlet {
+    channel: Arc<Events>,
+    /// The channel is of this id alone: the program has named none, and its calls wait.
+    own: bool,
+    /// The program has destroyed the id, or nobody has heard of it and nobody will.
+    closed: bool,
+}
+
+impl Outlet {
+    /// An outlet to a channel, or to a new one.
+    fn to(channel: Option<Arc<Events>>) -> Result<Self> {
+        let own = channel.is_none();
+        let channel = match channel {
+            Some(channel) => channel,
+            None => Channel::new().map_err(|error| errno(&error))?,
+        };
+        Ok(Self {
+            channel,
+            own,
+            closed: false,
+        })
+    }
+
+    /// The channel, if others may use it too.
+    fn shared(&self) -> Option<Arc<Events>> {
+        (!self.own).then(|| Arc::clone(&self.channel))
+    }
+}
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +123,10 @@ enum Phase {
     Accepted,
     /// It stands.
     Established,
+    /// The program has ended it, and the reader has not found its end.
+    Leaving,
+    /// It stood and has ended, and the program has not said that it has seen that.
+    Disconnected,
     /// It has ended.
     Ended,
 }
@@ -102,23 +150,33 @@ struct State {
     /// The device and queue pair of the peer, and what it may read at a time.
     remote: (ibv_gid, u32),
     param: Param,
+    /// When the program accepted a request.
+    accepted: Option<Instant>,
 }
 
 /// A connection identifier.
 pub(crate) struct Id {
     /// The device.
     pub(crate) engine: Arc<Engine>,
-    events: Mutex<Arc<Events>>,
-    /// The address of its C struct, once there is one.
+    /// Locked while an event is posted or withdrawn, before the channel and before an id that came by this one.
+    outlet: Mutex<Outlet>,
+    /// Its events that the program has and has not acknowledged.
+    pub(crate) unacked: Unacked,
+    /// The address of its C struct, while there is one.
     pub(crate) token: Mutex<usize>,
     state: Mutex<State>,
 }
 
 impl Id {
-    pub(crate) fn new(engine: Arc<Engine>, events: Arc<Events>) -> Arc<Self> {
-        Arc::new(Self {
+    /// An id whose events go to a channel, or to one of its own.
+    ///
+    /// # Errors
+    /// Those of [`Channel::new`].
+    pub(crate) fn new(engine: Arc<Engine>, events: Option<Arc<Events>>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
             engine,
-            events: Mutex::new(events),
+            outlet: Mutex::new(Outlet::to(events)?),
+            unacked: Unacked::default(),
             token: Mutex::new(0),
             state: Mutex::new(State {
                 phase: Phase::Idle,
@@ -130,13 +188,21 @@ impl Id {
                 qp: None,
                 remote: (ibv_gid::default(), 0),
                 param: Param::default(),
+                accepted: None,
             }),
-        })
+        }))
     }
 
-    /// An id for a request that came by a listener.
-    fn asked(listener: &Self, stream: Arc<TcpStream>, request: &Frame) -> Arc<Self> {
-        let id = Self::new(Arc::clone(&listener.engine), listener.events());
+    /// Makes an id of a request that came by this listener, and tells the program of it.
+    ///
+    /// # Errors
+    /// `ECONNABORTED` when the program has destroyed the listener; those of [`Id::new`].
+    fn asked(self: &Arc<Self>, stream: Arc<TcpStream>, request: &Frame) -> Result<Arc<Self>> {
+        let outlet = self.outlet.lock();
+        if outlet.closed {
+            return Err(Errno::ECONNABORTED);
+        }
+        let id = Self::new(Arc::clone(&self.engine), outlet.shared())?;
         {
             let mut state = id.state.lock();
             state.phase = Phase::Asked;
@@ -146,21 +212,56 @@ impl Id {
             state.remote = (request.gid, request.param.qp_num);
             state.param = request.param.clone();
         }
-        id
+        outlet.channel.post(Event {
+            id: Arc::clone(&id),
+            listener: Some(Arc::clone(self)),
+            kind: RDMA_CM_EVENT_CONNECT_REQUEST,
+            status: 0,
+            param: request.param.clone(),
+        });
+        Ok(id)
     }
 
     /// The channel of its events.
     pub(crate) fn events(&self) -> Arc<Events> {
-        Arc::clone(&self.events.lock())
+        Arc::clone(&self.outlet.lock().channel)
     }
 
-    /// Gives it another channel, with the events that nobody has taken (`rdma_migrate_id(3)`).
-    pub(crate) fn migrate(self: &Arc<Self>, to: Arc<Events>) {
-        let mut events = self.events.lock();
-        let moved = events.split_off(|event| Arc::ptr_eq(&event.id, self));
-        *events = to;
+    /// Gives it another channel, or one of its own, with the events that nobody has taken (`rdma_migrate_id(3)`).
+    /// Requests that nobody has taken go along.
+    ///
+    /// # Errors
+    /// Those of [`Channel::new`].
+    pub(crate) fn migrate(self: &Arc<Self>, to: Option<Arc<Events>>) -> Result<()> {
+        self.redirect(Outlet::to(to)?, None);
+        Ok(())
+    }
+
+    /// Gives it another outlet. Its request, if nobody has taken it, is posted to its listener's channel first.
+    fn redirect(self: &Arc<Self>, to: Outlet, request: Option<(&Events, Event)>) {
+        let mut outlet = self.outlet.lock();
+        let closed = outlet.closed;
+        let moved = outlet.channel.split_off(|event| event.concerns(self));
+        *outlet = Outlet { closed, ..to };
+        if let Some((channel, request)) = request {
+            channel.post(request);
+        }
         for event in moved {
-            events.post(event);
+            if event.listener.is_none() {
+                outlet.channel.post(event);
+                continue;
+            }
+            let asked = Arc::clone(&event.id);
+            match Outlet::to(outlet.shared()) {
+                Ok(to) => asked.redirect(to, Some((&outlet.channel, event))),
+                Err(error) => {
+                    log::warn(
+                        Subsys::EpCtrl,
+                        format_args!("a request is dropped, for want of a channel: {error}"),
+                    );
+                    asked.close();
+                }
+            }
         }
     }
 
@@ -175,8 +276,13 @@ impl Id {
         self.state.lock().qp = qp;
     }
 
+    /// Tells the program, unless it has destroyed the id.
     fn tell(self: &Arc<Self>, kind: i32, status: i32, param: Param) {
-        self.events().post(Event {
+        let outlet = self.outlet.lock();
+        if outlet.closed {
+            return;
+        }
+        outlet.channel.post(Event {
             id: Arc::clone(self),
             listener: None,
             kind,
@@ -328,10 +434,7 @@ impl Id {
                     Subsys::EpCtrl,
                     format_args!("{peer} cannot be reached: {error}"),
                 );
-                if std::mem::replace(&mut self.state.lock().phase, Phase::Ended) == Phase::Ended {
-                    // The program has destroyed the id.
-                    return;
-                }
+                self.state.lock().phase = Phase::Ended;
                 match error.kind() {
                     io::ErrorKind::ConnectionRefused => {
                         self.tell(RDMA_CM_EVENT_REJECTED, NOBODY, Param::default());
@@ -358,12 +461,12 @@ impl Id {
             .and_then(|()| stream.set_read_timeout(Some(ANSWER)))
             .and_then(|()| request.write(&*stream))
             .and_then(|()| Frame::read(&*stream));
-        if std::mem::replace(&mut self.state.lock().phase, Phase::Ended) == Phase::Ended {
-            // The program has destroyed the id.
-            return;
-        }
+        let answer = match answer {
+            Ok(reply) if reply.verb == Verb::Reply => return self.answered(&stream, reply),
+            other => other,
+        };
+        self.state.lock().phase = Phase::Ended;
         match answer {
-            Ok(reply) if reply.verb == Verb::Reply => self.answered(&stream, reply),
             Ok(reject) if reject.verb == Verb::Reject => {
                 self.tell(RDMA_CM_EVENT_REJECTED, BY_PROGRAM, reject.param);
             }
@@ -386,6 +489,10 @@ impl Id {
     fn answered(self: Arc<Self>, stream: &TcpStream, reply: Frame) {
         let connected = {
             let mut state = self.state.lock();
+            if state.phase != Phase::Asking {
+                // The program has destroyed the id.
+                return;
+            }
             state.remote = (reply.gid, reply.param.qp_num);
             state.phase = Phase::Accepted;
             match reply.kind == self.engine.choice.kind {
@@ -418,7 +525,7 @@ impl Id {
         } else {
             self.tell(RDMA_CM_EVENT_CONNECT_RESPONSE, 0, reply.param);
         }
-        self.read(stream);
+        self.read(stream, None);
     }
 
     /// Tells the peer that this side is ready (`rdma_establish(3)`).
@@ -439,11 +546,45 @@ impl Id {
         ready.write(&*stream).map_err(|error| errno(&error))
     }
 
-    /// Reads a connection to its end.
-    fn read(self: Arc<Self>, stream: &TcpStream) {
-        // It lasts as long as it lasts.
-        let _ = stream.set_read_timeout(None);
-        while let Ok(frame) = Frame::read(stream) {
+    /// Waits for the next frame. A peer whose request the program has accepted may take `patience` to be ready;
+    /// the program itself takes the time it takes.
+    fn next_frame(&self, stream: &TcpStream, patience: Option<Duration>) -> io::Result<Frame> {
+        let mut first = [0];
+        while let Err(error) = stream.peek(&mut first) {
+            let waits = match error.kind() {
+                io::ErrorKind::Interrupted => true,
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    let state = self.state.lock();
+                    let since = state.accepted.map_or(Duration::ZERO, |at| at.elapsed());
+                    match state.phase {
+                        Phase::Asked => true,
+                        Phase::Accepted => patience.is_none_or(|patience| since < patience),
+                        _ => false,
+                    }
+                }
+                _ => false,
+            };
+            if !waits {
+                return Err(error);
+            }
+        }
+        Frame::read(stream)
+    }
+
+    /// Reads a connection to its end; `patience` is how long a peer that has asked may take to be ready.
+    fn read(self: Arc<Self>, stream: &TcpStream, patience: Option<Duration>) {
+        let _ = stream.set_read_timeout(patience);
+        loop {
+            let frame = match self.next_frame(stream, patience) {
+                Ok(frame) => frame,
+                Err(error) => {
+                    log::info(
+                        Subsys::EpCtrl,
+                        format_args!("a connection has ended: {error}"),
+                    );
+                    break;
+                }
+            };
             match frame.verb {
                 Verb::Ready => {
                     let mut state = self.state.lock();
@@ -453,6 +594,8 @@ impl Id {
                     }
                     drop(state);
                     if accepted {
+                        // From here on it lasts as long as it lasts.
+                        let _ = stream.set_read_timeout(None);
                         self.tell(RDMA_CM_EVENT_ESTABLISHED, 0, Param::default());
                     }
                 }
@@ -467,10 +610,20 @@ impl Id {
             }
         }
         let _ = stream.shutdown(Shutdown::Both);
-        let before = std::mem::replace(&mut self.state.lock().phase, Phase::Ended);
+        let before = {
+            let mut state = self.state.lock();
+            let before = state.phase;
+            state.phase = match before {
+                Phase::Established => Phase::Disconnected,
+                _ => Phase::Ended,
+            };
+            before
+        };
         match before {
-            Phase::Ended | Phase::Idle => {}
-            Phase::Established => self.tell(RDMA_CM_EVENT_DISCONNECTED, 0, Param::default()),
+            Phase::Ended | Phase::Idle | Phase::Disconnected => {}
+            Phase::Established | Phase::Leaving => {
+                self.tell(RDMA_CM_EVENT_DISCONNECTED, 0, Param::default());
+            }
             Phase::Asked | Phase::Asking | Phase::Accepted => {
                 self.tell(
                     RDMA_CM_EVENT_CONNECT_ERROR,
@@ -495,6 +648,7 @@ impl Id {
             })?;
             to_rts(&state)?;
             state.phase = Phase::Accepted;
+            state.accepted = Some(Instant::now());
             let param = Self::with_qp(&state, param);
             (stream, self.frame(Verb::Reply, param))
         };
@@ -527,24 +681,36 @@ impl Id {
     }
 
     /// Ends the connection (`rdma_disconnect(3)`): the queue pair moves to the state of error, and both sides get
-    /// an event.
+    /// an event. Where the peer was first, that event has come or is about to.
     ///
     /// # Errors
-    /// `EINVAL` for an id without a connection.
+    /// `EINVAL` for an id without a connection, or whose connection the program has ended already.
     pub(crate) fn disconnect(self: &Arc<Self>) -> Result<()> {
-        let (qp, stream, phase) = {
-            let state = self.state.lock();
-            (state.qp.clone(), state.stream.clone(), state.phase)
+        let (qp, stream, before) = {
+            let mut state = self.state.lock();
+            let before = state.phase;
+            let (stream, after) = match before {
+                Phase::Idle | Phase::Leaving | Phase::Ended => (None, before),
+                Phase::Asked | Phase::Asking | Phase::Accepted => (state.stream.clone(), before),
+                Phase::Established => (state.stream.clone(), Phase::Leaving),
+                Phase::Disconnected => (state.stream.clone(), Phase::Ended),
+            };
+            let stream = stream.ok_or_else(|| {
+                let why = format_args!("rdma_disconnect needs a connection, once");
+                refuse(Subsys::EpCtrl, Errno::EINVAL, why)
+            })?;
+            state.phase = after;
+            (state.qp.clone(), stream, before)
         };
-        let stream = stream.ok_or(Errno::EINVAL)?;
         if let Some(qp) = qp {
             let error = ibv_qp_attr {
                 qp_state: IBV_QPS_ERR,
                 ..ibv_qp_attr::default()
             };
-            qp.engine.modify_qp(qp.id, &error, IBV_QP_STATE)?;
+            // It is there, and this change is always allowed.
+            let _ = qp.engine.modify_qp(qp.id, &error, IBV_QP_STATE);
         }
-        if phase == Phase::Ended {
+        if before == Phase::Disconnected {
             // The peer was first.
             return Ok(());
         }
@@ -565,7 +731,8 @@ impl Id {
         attributes(&now, state)
     }
 
-    /// Ends everything: the program destroys it.
+    /// Ends everything, for the program destroys it: afterwards no event of it is in the channel or comes there.
+    /// Requests by it that the program has not heard of end too.
     pub(crate) fn close(self: &Arc<Self>) {
         let (listener, stream) = {
             let mut state = self.state.lock();
@@ -577,7 +744,17 @@ impl Id {
         if let Some(stream) = stream {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        self.events().withdraw(|event| Arc::ptr_eq(&event.id, self));
+        let withdrawn = {
+            let mut outlet = self.outlet.lock();
+            outlet.closed = true;
+            outlet.channel.split_off(|event| event.concerns(self))
+        };
+        for event in withdrawn {
+            if event.listener.is_some() {
+                event.id.close();
+            }
+        }
+        *self.token.lock() = 0;
     }
 }
 

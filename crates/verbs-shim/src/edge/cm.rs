@@ -9,12 +9,12 @@ use std::sync::Arc;
 use ripstop_types::{Errno, Result};
 
 use crate::cm::wire::Param;
-use crate::cm::{Id, QpOf};
+use crate::cm::{Events, Id, QpOf};
 use crate::consts::{IBV_QPS_INIT, IBV_QPT_RC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP};
 use crate::edge::addrinfo::Side;
 use crate::edge::args::{In, Must, Object as _, Out, Take, bytes};
 use crate::edge::ids::{
-    CmEvent, CmId, EventChannel, Sockaddr, deliver, object, opened, port, taken,
+    CmEvent, CmId, EventChannel, Sockaddr, deliver, given_up, object, opened, port,
 };
 use crate::edge::made::{CompChannel, Context, Cq, Pd, Qp};
 use crate::edge::objects::{Changed, create_channel, create_cq, create_qp, modify_qp};
@@ -69,6 +69,11 @@ fn reject(id: &CmId, data: *const c_void, len: u8) -> Result<()> {
     // SAFETY: the program passes so many bytes, or none.
     let private = unsafe { bytes(data, usize::from(len)) };
     id.id.reject(limited(private, PRIVATE[2])?)
+}
+
+/// The channel that a program names for an id, unless it is NULL.
+fn events_of(channel: *mut rdma_event_channel) -> Option<Arc<Events>> {
+    (!channel.is_null()).then(|| Arc::clone(&object::<EventChannel>(channel).events))
 }
 
 /// Makes an id; without a channel, calls on it wait.
@@ -155,15 +160,17 @@ fn destroy_qp_of(id: &CmId) {
     id.id.set_qp(None);
     let qp = id.c.qp.swap(ptr::null_mut(), Relaxed);
     if !qp.is_null() {
-        let qp = taken::<Qp>(qp);
+        let qp = given_up::<Qp>(qp).take();
         // It is there, and nothing else can be wrong.
         let _ = qp.engine.destroy_qp(qp.id);
     }
     let destroy = |cq: &AtomicPtr<ibv_cq>| {
         let cq = cq.swap(ptr::null_mut(), Relaxed);
         if !cq.is_null() {
-            let cq = taken::<Cq>(cq);
+            let cq = given_up::<Cq>(cq);
             let _ = cq.engine.destroy_cq(cq.id);
+            cq.unacked.wait();
+            drop(cq.take());
         }
     };
     destroy(&id.c.send_cq);
@@ -171,15 +178,17 @@ fn destroy_qp_of(id: &CmId) {
     for channel in [&id.c.send_cq_channel, &id.c.recv_cq_channel] {
         let channel = channel.swap(ptr::null_mut(), Relaxed);
         if !channel.is_null() {
-            drop(taken::<CompChannel>(channel));
+            drop(given_up::<CompChannel>(channel).take());
         }
     }
 }
 
-/// Destroys an id.
-fn destroy_id(id: Box<CmId>) {
+/// Destroys an id, once no other thread has an event of it.
+fn destroy_id(id: Take<CmId>) {
     id.id.close();
     id.keep(ptr::null_mut());
+    id.id.unacked.wait();
+    drop(id.take());
 }
 
 /// Waits for the next request of a listener without a channel; the queue pair is made as `rdma_create_ep` was told.
@@ -188,12 +197,12 @@ fn next_request(listener: &CmId) -> Result<*mut rdma_cm_id> {
         let why = format_args!("rdma_get_request needs a listener without a channel");
         return Err(refuse(Subsys::EpCtrl, Errno::EINVAL, why));
     }
-    let event = listener.id.events().take().map_err(errno_of)?;
-    if event.kind != RDMA_CM_EVENT_CONNECT_REQUEST {
-        return Err(Errno::ECONNABORTED);
-    }
-    event.id.migrate(Channel::new().map_err(errno_of)?);
-    let made = deliver(event, ptr::null_mut())?;
+    let events = listener.id.events();
+    let made = events.take(|event| match event.kind {
+        RDMA_CM_EVENT_CONNECT_REQUEST => deliver(event, ptr::null_mut()).transpose(),
+        _ => Some(Err(Errno::ECONNABORTED)),
+    });
+    let made = made.map_err(errno_of)??;
     let asked = object::<CmEvent>(made).c.id;
     let id = object::<CmId>(asked);
     id.keep(made);
@@ -202,7 +211,7 @@ fn next_request(listener: &CmId) -> Result<*mut rdma_cm_id> {
     {
         // The peer hears that nobody wants it.
         let _ = id.id.reject(Vec::new());
-        destroy_id(taken(asked));
+        destroy_id(given_up(asked));
         return Err(error);
     }
     Ok(asked)
@@ -222,7 +231,7 @@ fn create_ep(
     let made = create_id(ptr::null_mut(), ptr::null_mut(), RDMA_PS_TCP)?;
     let prepared = prepare(&object::<CmId>(made), side, pd, init);
     if let Err(error) = prepared {
-        destroy_id(taken(made));
+        destroy_id(given_up(made));
         return Err(error);
     }
     Ok(made)
@@ -265,7 +274,7 @@ exports! {
     /// `rdma_destroy_ep(3)`.
     fn rdma_destroy_ep(id: Take<CmId>) {
         destroy_qp_of(&id);
-        destroy_id(id.take());
+        destroy_id(id);
     }
 
     /// `rdma_create_event_channel(3)`.
@@ -299,20 +308,14 @@ exports! {
 
     /// `rdma_destroy_id(3)`.
     fn rdma_destroy_id(id: Take<CmId>) -> c_int {
-        destroy_id(id.take());
+        destroy_id(id);
         0
     }
 
     /// `rdma_migrate_id(3)`.
     fn rdma_migrate_id(id: Must<'_, CmId>, channel: *mut rdma_event_channel) -> c_int {
-        let events = match channel.is_null() {
-            true => Channel::new().map_err(errno_of),
-            false => Ok(Arc::clone(&object::<EventChannel>(channel).events)),
-        };
-        minus_one(events.map(|events| {
-            id.id.migrate(events);
-            id.c.channel.store(channel, Relaxed);
-        }))
+        let migrated = id.id.migrate(events_of(channel));
+        minus_one(migrated.map(|()| id.c.channel.store(channel, Relaxed)))
     }
 
     /// `rdma_bind_addr(3)`.
@@ -426,13 +429,16 @@ exports! {
         let this = (&raw const channel.c).cast_mut();
         // The program may destroy the channel while this thread waits.
         let events = Arc::clone(&channel.events);
-        let next = events.take().map_err(errno_of);
-        minus_one(next.and_then(|next| deliver(next, this)).map(|made| event.set(made)))
+        let made = events.take(|next| deliver(next, this).transpose()).map_err(errno_of);
+        minus_one(made.flatten().map(|made| event.set(made)))
     }
 
     /// `rdma_ack_cm_event(3)`.
     fn rdma_ack_cm_event(event: Take<CmEvent>) -> c_int {
-        drop(event.take());
+        let event = event.take();
+        if let Some(whose) = &event.counted {
+            whose.unacked.ack(1);
+        }
         0
     }
 

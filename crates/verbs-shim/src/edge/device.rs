@@ -223,7 +223,7 @@ exports! {
     /// `ibv_get_async_event(3)`: there are no such events, so it waits, or sets `EAGAIN`.
     fn ibv_get_async_event(context: Must<'_, Context>, _event: *mut c_void) -> c_int {
         let events = Arc::clone(&context.events);
-        minus_one(events.take().map_err(crate::edge::errno_of))
+        minus_one(events.take(Some).map_err(crate::edge::errno_of))
     }
 
     /// `ibv_ack_async_event(3)`.

@@ -57,6 +57,8 @@ pub(crate) struct CmEvent {
     pub(crate) c: rdma_cm_event,
     /// What the parameters of the struct point to.
     _private: Vec<u8>,
+    /// Whose event it is, if it is to be acknowledged.
+    pub(crate) counted: Option<Arc<Id>>,
 }
 
 // SAFETY: `#[repr(C)]`, and the struct comes first.
@@ -86,10 +88,10 @@ pub(crate) fn object<'a, T: Object>(pointer: *mut T::C) -> Must<'a, T> {
     unsafe { Must::from_c(pointer) }
 }
 
-/// An object that is destroyed with the id that has it.
-pub(crate) fn taken<T: Object>(pointer: *mut T::C) -> Box<T> {
+/// An object that this library gives up for the program, with the id that has it or in place of it.
+pub(crate) fn given_up<T: Object>(pointer: *mut T::C) -> Take<T> {
     // SAFETY: the callers have the pointer from `give` and forget it.
-    unsafe { Take::<T>::from_c(pointer) }.take()
+    unsafe { Take::from_c(pointer) }
 }
 
 /// A socket address of the caller, or none for NULL.
@@ -213,9 +215,14 @@ impl CmId {
         if !self.waits() {
             return Ok(());
         }
-        let event = self.id.events().take().map_err(errno_of)?;
-        let (status, kind) = (event.status, event.kind);
-        self.keep(deliver(event, self.c.channel.load(Relaxed))?);
+        let events = self.id.events();
+        let taken = events.take(|event| {
+            let (status, kind) = (event.status, event.kind);
+            let made = deliver(event, ptr::null_mut()).transpose()?;
+            Some(made.map(|made| (status, kind, made)))
+        });
+        let (status, kind, made) = taken.map_err(errno_of)??;
+        self.keep(made);
         match status {
             0 => Ok(()),
             _ if kind == RDMA_CM_EVENT_REJECTED => Err(Errno::ECONNREFUSED),
@@ -227,16 +234,18 @@ impl CmId {
     pub(crate) fn keep(&self, event: *mut rdma_cm_event) {
         let before = self.c.event.swap(event, Relaxed);
         if !before.is_null() {
-            drop(taken::<CmEvent>(before));
+            drop(given_up::<CmEvent>(before).take());
         }
     }
 }
 
-/// Gives an event to the program, with the struct of its id.
+/// Makes the struct of an event, and of the id of a request. The channel, which the program names with `channel` or
+/// not at all, is locked meanwhile, so nobody destroys the ids. None for an event of an id that the program will
+/// not hear of. An event of a channel that it names is to be acknowledged.
 pub(crate) fn deliver(
     event: Event,
     channel: *mut rdma_event_channel,
-) -> Result<*mut rdma_cm_event> {
+) -> Result<Option<*mut rdma_cm_event>> {
     let known = |id: &Id| ptr::with_exposed_provenance_mut::<rdma_cm_id>(*id.token.lock());
     let listener = event
         .listener
@@ -251,7 +260,15 @@ pub(crate) fn deliver(
     } else {
         known(&event.id)
     };
+    if id.is_null() {
+        // Its listener is being destroyed, and the request was withdrawn.
+        return Ok(None);
+    }
     object::<CmId>(id).refresh(true)?;
+    let counted = (!channel.is_null()).then(|| Arc::clone(event.whose()));
+    if let Some(whose) = &counted {
+        whose.unacked.give();
+    }
     let Event {
         kind,
         status,
@@ -283,6 +300,7 @@ pub(crate) fn deliver(
     let made = CmEvent {
         c,
         _private: private,
+        counted,
     };
-    Ok(made.give())
+    Ok(Some(made.give()))
 }

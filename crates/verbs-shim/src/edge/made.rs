@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::edge::args::Object;
 use crate::engine::Engine;
-use crate::engine::cq::{Channel, Told};
+use crate::engine::cq::{Channel, Told, Unacked};
 use crate::sys::{ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_mr, ibv_pd, ibv_qp};
 
 /// The device.
@@ -83,6 +83,8 @@ pub(crate) struct Cq {
     pub(crate) c: ibv_cq,
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: usize,
+    /// Its events that the program has and has not acknowledged.
+    pub(crate) unacked: Arc<Unacked>,
 }
 
 // SAFETY: `#[repr(C)]`, and the struct comes first.

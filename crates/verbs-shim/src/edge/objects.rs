@@ -14,7 +14,7 @@ use crate::edge::args::{Arg, In, Must, Object, Out, Take, This};
 use crate::edge::made::{CompChannel, Context, Cq, Mr, Pd, Qp};
 use crate::edge::{errno_of, exports, minus_one, number, or_null};
 use crate::engine::QpInit;
-use crate::engine::cq::{Channel, Told};
+use crate::engine::cq::{Channel, Told, Unacked};
 use crate::log::{Subsys, refuse};
 use crate::sys::{ibv_comp_channel, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
 
@@ -144,12 +144,20 @@ pub(crate) fn create_cq(
         comp_events_completed: 0,
         async_events_completed: 0,
     };
-    let made = Cq { c, engine, id }.give();
+    let unacked = Arc::<Unacked>::default();
+    let made = Cq {
+        c,
+        engine,
+        id,
+        unacked: Arc::clone(&unacked),
+    }
+    .give();
     context.engine.call_cq(
         id,
         Told {
             cq: made.expose_provenance(),
             context: cq_context.expose_provenance(),
+            unacked,
         },
     );
     Ok(made)
@@ -259,6 +267,7 @@ exports! {
             if let Some(channel) = named::<CompChannel>(cq.c.channel) {
                 channel.users.fetch_sub(1, Ordering::Relaxed);
             }
+            cq.unacked.wait();
             drop(cq.take());
         }))
     }
@@ -271,14 +280,20 @@ exports! {
     ) -> c_int {
         // The program may destroy the channel while this thread waits.
         let channel = Arc::clone(&channel.channel);
-        minus_one(channel.take().map_err(errno_of).map(|told| {
+        let given = |told: Told| {
+            told.unacked.give();
+            Some(told)
+        };
+        minus_one(channel.take(given).map_err(errno_of).map(|told| {
             cq.set(ptr::with_exposed_provenance_mut(told.cq));
             cq_context.set(ptr::with_exposed_provenance_mut(told.context));
         }))
     }
 
-    /// `ibv_ack_cq_events(3)`: a queue that is destroyed takes its events with it, so nobody counts.
-    fn ibv_ack_cq_events(_cq: *mut c_void, _count: u32) {}
+    /// `ibv_ack_cq_events(3)`.
+    fn ibv_ack_cq_events(cq: Must<'_, Cq>, count: u32) {
+        cq.unacked.ack(count.into());
+    }
 
     /// `ibv_create_qp(3)`.
     fn ibv_create_qp(pd: Must<'_, Pd>, init: Changed<'_, ibv_qp_init_attr>) -> *mut ibv_qp {
