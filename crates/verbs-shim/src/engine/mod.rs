@@ -126,7 +126,7 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the provider.
-    fn of(choice: Choice) -> Result<Arc<Self>> {
+    pub(crate) fn of(choice: Choice) -> Result<Arc<Self>> {
         let net = net::open(choice.kind, choice.ip)?;
         log::info(
             Subsys::Domain,

@@ -405,6 +405,125 @@ fn a_peer_that_goes_ends_what_waits_for_it() {
 }
 
 #[test]
+fn what_has_arrived_is_not_lost_in_an_error() {
+    on_both(|kind| {
+        for by_region in [false, true] {
+            let [a, b] = pair(kind);
+            a.recv(1, &[a.sge(0, 8)]).expect("a receive");
+            a.recv(2, &[a.sge(0, 8)]).expect("a receive");
+            b.send(&wr(3, IBV_WR_SEND, [0; 4]), &[b.sge(8, 8)])
+                .expect("a send");
+            assert_eq!(b.wait().status, IBV_WC_SUCCESS);
+            if by_region {
+                a.engine.dereg_mr(a.key).expect("a region");
+            } else {
+                a.modify(IBV_QPS_ERR, &b).expect("a change of state");
+            }
+            assert_eq!(
+                [a.wait(), a.wait()].map(|wc| (wc.wr_id, wc.status)),
+                [(1, IBV_WC_SUCCESS), (2, IBV_WC_WR_FLUSH_ERR)]
+            );
+        }
+    });
+}
+
+#[test]
+fn an_atomic_uses_the_region_of_its_result() {
+    on_both(|kind| {
+        let [a, b] = pair(kind);
+        let key = a
+            .engine
+            .reg_mr(a.pd, a.memory.buf(), ALL)
+            .expect("a region");
+        // The peer has no receive, so the second waits to fail, and the atomic waits behind it.
+        let wrong = ibv_sge {
+            lkey: 0,
+            ..a.sge(0, 8)
+        };
+        let result = ibv_sge {
+            lkey: key,
+            ..a.sge(64, 8)
+        };
+        let remote = [b.address(8), 1, 0, u64::from(b.key)];
+        a.send(&wr(1, IBV_WR_SEND, [0; 4]), &[a.sge(0, 8)])
+            .expect("a send");
+        a.send(&wr(2, IBV_WR_SEND, [0; 4]), &[wrong])
+            .expect("a send");
+        a.send(&wr(3, IBV_WR_ATOMIC_FETCH_AND_ADD, remote), &[result])
+            .expect("an atomic");
+        a.engine.dereg_mr(key).expect("a region");
+        let state = a.engine.query_qp(a.qp).expect("attributes").0.qp_state;
+        assert_eq!(state, IBV_QPS_ERR);
+        assert_eq!(
+            [a.wait(), a.wait(), a.wait()].map(|wc| (wc.wr_id, wc.status)),
+            [1, 2, 3].map(|id| (id, IBV_WC_WR_FLUSH_ERR))
+        );
+    });
+}
+
+#[test]
+fn a_queue_pair_that_is_reset_forgets_what_was() {
+    on_both(|kind| {
+        let sides = pair(kind);
+        let [a, b] = &sides;
+        let send = |wr_id, at| {
+            b.send(&wr(wr_id, IBV_WR_SEND, [0; 4]), &[b.sge(at, 8)])
+                .expect("a send");
+            assert_eq!(b.wait().status, IBV_WC_SUCCESS);
+        };
+        a.recv(1, &[a.sge(0, 8)]).expect("a receive");
+        a.recv(2, &[a.sge(0, 8)]).expect("a receive");
+        send(10, 8);
+        // It is in the completion queue, and the other one is with the provider.
+        assert_eq!(a.engine.poll(a.cq, &mut []), Ok(0));
+        send(11, 8);
+        for _ in 0..2 {
+            a.modify(IBV_QPS_RESET, b).expect("a change of state");
+            b.modify(IBV_QPS_RESET, a).expect("a change of state");
+        }
+        for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
+            a.modify(state, b).expect("a change of state");
+            b.modify(state, a).expect("a change of state");
+        }
+        a.recv(3, &[a.sge(0, 8)]).expect("a receive");
+        a.recv(4, &[a.sge(8, 8)]).expect("a receive");
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_millis(50) {
+            assert_eq!(a.engine.poll(a.cq, &mut [ibv_wc::default()]), Ok(0));
+        }
+        send(12, 16);
+        let came = a.wait();
+        assert_eq!(
+            (came.wr_id, came.status, came.byte_len),
+            (3, IBV_WC_SUCCESS, 8)
+        );
+        assert_eq!(&a.bytes()[..8], &[16, 17, 18, 19, 20, 21, 22, 23]);
+    });
+}
+
+#[test]
+fn word_of_a_write_that_no_device_does_is_an_error() {
+    on_both(|kind| {
+        for (len, data) in [(0, (device::MAX_MSG + 1) << 32), (4, 8 << 32)] {
+            let [a, b] = pair(kind);
+            a.recv(1, &[a.sge(0, 8)]).expect("a receive");
+            {
+                let mut inner = b.engine.inner.lock();
+                let (qp, _, _) = inner.qp(b.qp).expect("a queue pair");
+                let (port, peer) = (qp.port.as_ref().expect("an endpoint"), qp.peer);
+                // With immediate data, and of a write.
+                let tag = u64::from(a.num) << 40 | u64::from(b.num) << 16 | 3;
+                let bytes = b.memory.buf().slice(0, len).expect("memory");
+                port.send(&[bytes], tag, data, peer.expect("a peer"), usize::MAX >> 1)
+                    .expect("a message");
+            }
+            let told = a.wait();
+            assert_eq!((told.wr_id, told.status), (1, IBV_WC_LOC_LEN_ERR));
+        }
+    });
+}
+
+#[test]
 fn a_queue_that_is_armed_tells_of_a_completion_once() {
     on_both(|kind| {
         let [a, b] = pair(kind);
