@@ -4,6 +4,7 @@
 //! private data, and its end is the end of the connection. Each has a thread that reads it, and so has each
 //! listener. What happens is an event on the channel of the id.
 
+mod events;
 mod listen;
 #[cfg(test)]
 mod tests;
@@ -29,9 +30,11 @@ use crate::consts::{
 };
 use crate::device::gid_of;
 use crate::engine::Engine;
-use crate::engine::cq::{Channel, Unacked};
+use crate::engine::cq::Unacked;
 use crate::log::{self, Subsys, refuse};
 use crate::sys::{ibv_gid, ibv_qp_attr};
+use events::Outlet;
+pub(crate) use events::{Event, Events};
 use listen::Listener;
 use wire::{Frame, Param, Verb};
 
@@ -52,63 +55,6 @@ const NOBODY: i32 = 8;
 
 /// Status of a rejection by the program: `IB_CM_REJ_CONSUMER_DEFINED`.
 const BY_PROGRAM: i32 = 28;
-
-/// What happened to an id.
-pub(crate) struct Event {
-    pub(crate) id: Arc<Id>,
-    /// The listener, of a request.
-    pub(crate) listener: Option<Arc<Id>>,
-    /// An `enum rdma_cm_event_type`.
-    pub(crate) kind: i32,
-    /// 0, a negative error number, or the reason of a rejection.
-    pub(crate) status: i32,
-    pub(crate) param: Param,
-}
-
-impl Event {
-    /// Whose event it is: a request is its listener's.
-    pub(crate) fn whose(&self) -> &Arc<Id> {
-        self.listener.as_ref().unwrap_or(&self.id)
-    }
-
-    /// Whether it is an event of this id.
-    fn concerns(&self, id: &Arc<Id>) -> bool {
-        Arc::ptr_eq(self.whose(), id)
-    }
-}
-
-/// Where events of ids go.
-pub(crate) type Events = Channel<Event>;
-
-/// Where the events of an id go.
-struct Outlet {
-    channel: Arc<Events>,
-    /// The channel is of this id alone: the program has named none, and its calls wait.
-    own: bool,
-    /// The program has destroyed the id, or nobody has heard of it and nobody will.
-    closed: bool,
-}
-
-impl Outlet {
-    /// An outlet to a channel, or to a new one.
-    fn to(channel: Option<Arc<Events>>) -> Result<Self> {
-        let own = channel.is_none();
-        let channel = match channel {
-            Some(channel) => channel,
-            None => Channel::new().map_err(|error| errno(&error))?,
-        };
-        Ok(Self {
-            channel,
-            own,
-            closed: false,
-        })
-    }
-
-    /// The channel, if others may use it too.
-    fn shared(&self) -> Option<Arc<Events>> {
-        (!self.own).then(|| Arc::clone(&self.channel))
-    }
-}
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,49 +168,6 @@ impl Id {
         Ok(id)
     }
 
-    /// The channel of its events.
-    pub(crate) fn events(&self) -> Arc<Events> {
-        Arc::clone(&self.outlet.lock().channel)
-    }
-
-    /// Gives it another channel, or one of its own, with the events that nobody has taken (`rdma_migrate_id(3)`).
-    /// Requests that nobody has taken go along.
-    ///
-    /// # Errors
-    /// Those of [`Channel::new`].
-    pub(crate) fn migrate(self: &Arc<Self>, to: Option<Arc<Events>>) -> Result<()> {
-        self.redirect(Outlet::to(to)?, None);
-        Ok(())
-    }
-
-    /// Gives it another outlet. Its request, if nobody has taken it, is posted to its listener's channel first.
-    fn redirect(self: &Arc<Self>, to: Outlet, request: Option<(&Events, Event)>) {
-        let mut outlet = self.outlet.lock();
-        let closed = outlet.closed;
-        let moved = outlet.channel.split_off(|event| event.concerns(self));
-        *outlet = Outlet { closed, ..to };
-        if let Some((channel, request)) = request {
-            channel.post(request);
-        }
-        for event in moved {
-            if event.listener.is_none() {
-                outlet.channel.post(event);
-                continue;
-            }
-            let asked = Arc::clone(&event.id);
-            match Outlet::to(outlet.shared()) {
-                Ok(to) => asked.redirect(to, Some((&outlet.channel, event))),
-                Err(error) => {
-                    log::warn(
-                        Subsys::EpCtrl,
-                        format_args!("a request is dropped, for want of a channel: {error}"),
-                    );
-                    asked.close();
-                }
-            }
-        }
-    }
-
     /// Its own address and its peer's.
     pub(crate) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         let state = self.state.lock();
@@ -274,21 +177,6 @@ impl Id {
     /// Says which queue pair is connected, or that there is none any more.
     pub(crate) fn set_qp(&self, qp: Option<QpOf>) {
         self.state.lock().qp = qp;
-    }
-
-    /// Tells the program, unless it has destroyed the id.
-    fn tell(self: &Arc<Self>, kind: i32, status: i32, param: Param) {
-        let outlet = self.outlet.lock();
-        if outlet.closed {
-            return;
-        }
-        outlet.channel.post(Event {
-            id: Arc::clone(self),
-            listener: None,
-            kind,
-            status,
-            param,
-        });
     }
 
     /// Binds a local address (`rdma_bind_addr(3)`).
@@ -744,16 +632,7 @@ impl Id {
         if let Some(stream) = stream {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        let withdrawn = {
-            let mut outlet = self.outlet.lock();
-            outlet.closed = true;
-            outlet.channel.split_off(|event| event.concerns(self))
-        };
-        for event in withdrawn {
-            if event.listener.is_some() {
-                event.id.close();
-            }
-        }
+        self.withdraw();
         *self.token.lock() = 0;
     }
 }

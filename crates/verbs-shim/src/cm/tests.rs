@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::*;
 use crate::consts::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_REQUEST};
 use crate::device::Choice;
+use crate::engine::cq::Channel;
 use crate::net::Kind;
 
 /// What a hang takes.
