@@ -60,6 +60,8 @@ struct Inner {
     ends: Vec<Ended>,
     /// Some requests wait for the provider to take them.
     stalled: bool,
+    /// Some queue pairs have requests that could not be posted.
+    failing: bool,
     serving: bool,
     closed: bool,
 }
@@ -81,6 +83,7 @@ impl Inner {
             .filter(|qp| qp.generation == generation)
         {
             qp.ended(ended, &mut self.cqs);
+            self.failing |= qp.is_failing();
         }
     }
 
@@ -99,6 +102,7 @@ impl Inner {
             if qp.is_stalled() {
                 qp.advance(&mut self.cqs);
                 self.stalled |= qp.is_stalled();
+                self.failing |= qp.is_failing();
             }
         }
     }
@@ -149,6 +153,7 @@ impl Engine {
                 next_key: fastrand::u32(1..0x00ff_ffff) << 8,
                 ends: Vec::new(),
                 stalled: false,
+                failing: false,
                 serving: false,
                 closed: false,
             }),
@@ -460,11 +465,7 @@ impl Engine {
         }
         device::keep(&mut qp.attr, attr, mask);
         qp.advance(cqs);
-        if qp.is_stalled() {
-            inner.stalled = true;
-            // Without a thread, what waits goes on when the program polls.
-            let _ = self.serve(&mut inner);
-        }
+        self.posted(&mut inner, id);
         Ok(())
     }
 
@@ -538,16 +539,48 @@ impl Engine {
 
     // Progress
 
+    /// Sees to what comes of posting to a queue pair.
+    fn posted(self: &Arc<Self>, inner: &mut Inner, qp: usize) {
+        let Some(qp) = inner.qps.get(qp) else {
+            return;
+        };
+        if qp.is_failing() {
+            self.settle(inner);
+        } else if qp.is_stalled() {
+            inner.stalled = true;
+            // Without a thread, what waits goes on when the program polls.
+            let _ = self.serve(inner);
+        }
+    }
+
     /// Takes some of what the provider has completed; returns how much.
     fn progress(&self, inner: &mut Inner) -> usize {
+        let count = self.take(inner);
+        inner.retry();
+        if inner.failing {
+            self.settle(inner);
+        }
+        count
+    }
+
+    /// Takes some ends of requests; returns how many.
+    fn take(&self, inner: &mut Inner) -> usize {
         // Not within the provider's call: what follows may post, or drop an endpoint.
         let mut ends = std::mem::take(&mut inner.ends);
         self.net.drain(&mut |ended| ends.push(ended));
         let count = ends.len();
         ends.drain(..).for_each(|ended| inner.ended(&ended));
         inner.ends = ends;
-        inner.retry();
         count
+    }
+
+    /// Moves queue pairs to the state of error that have requests which could not be posted, after taking what the
+    /// provider has completed.
+    fn settle(&self, inner: &mut Inner) {
+        while self.take(inner) > 0 {}
+        inner.failing = false;
+        let Inner { qps, cqs, .. } = inner;
+        qps.iter_mut().for_each(|(_, qp)| qp.settle(cqs));
     }
 
     /// Takes all of what the provider has completed, before a queue pair is moved to the state of error: what has

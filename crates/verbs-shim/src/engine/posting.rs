@@ -13,7 +13,7 @@ use crate::consts::{
 };
 use crate::device::MAX_MSG;
 use crate::engine::mr::resolve;
-use crate::engine::qp::{Op, Qp, Recv, Send, State};
+use crate::engine::qp::{Op, Recv, Send, State};
 use crate::engine::{Engine, Inner};
 use crate::log::{self, Subsys, refuse};
 use crate::net::Atomic;
@@ -125,12 +125,7 @@ impl Posting<'_> {
 
 impl Drop for Posting<'_> {
     fn drop(&mut self) {
-        let stalled = self.inner.qps.get(self.qp).is_some_and(Qp::is_stalled);
-        if stalled {
-            self.inner.stalled = true;
-            // Without a thread, what waits goes on when the program polls.
-            let _ = self.engine.serve(&mut self.inner);
-        }
+        self.engine.posted(&mut self.inner, self.qp);
     }
 }
 

@@ -240,6 +240,8 @@ pub(crate) struct Qp {
     recvs: VecDeque<Recv>,
     recv_base: u32,
     recv_posted: usize,
+    /// What it is about to be in error for: a request that could not be posted.
+    failing: Option<Failure>,
 }
 
 impl Qp {
@@ -264,6 +266,7 @@ impl Qp {
             recvs: VecDeque::new(),
             recv_base: 0,
             recv_posted: 0,
+            failing: None,
         }
     }
 
@@ -318,19 +321,41 @@ impl Qp {
         Ok(())
     }
 
-    /// Posts what the provider can take.
+    /// Posts what the provider can take. Where a request fails, the queue pair waits for [`Qp::settle`].
     pub(crate) fn advance(&mut self, cqs: &mut Slab<Cq>) {
         if self.state == State::Err {
             self.flush(Failure::Commanded, cqs);
             return;
         }
-        if let Err(failure) = self.advance_recvs().and_then(|()| self.advance_sends()) {
-            self.fail(failure, cqs);
+        if self.failing.is_none() {
+            let posted = self.advance_recvs().and_then(|()| self.advance_sends());
+            self.failing = posted.err();
         }
+    }
+
+    /// Whether a request has failed that could not be posted.
+    pub(crate) const fn is_failing(&self) -> bool {
+        self.failing.is_some()
+    }
+
+    /// Moves to the state of error, if a request has failed that could not be posted. What the provider has
+    /// completed before is taken by now.
+    pub(crate) fn settle(&mut self, cqs: &mut Slab<Cq>) {
+        // It is the first that is not posted, wherever that is now.
+        let failure = match self.failing {
+            None => return,
+            Some(Failure::Send(_, status)) => Failure::Send(self.posted, status),
+            Some(Failure::Recv(_, status)) => Failure::Recv(self.recv_posted, status),
+            Some(other) => other,
+        };
+        self.fail(failure, cqs);
     }
 
     /// Whether something waits for the provider to take it.
     pub(crate) fn is_stalled(&self) -> bool {
+        if self.is_failing() {
+            return false;
+        }
         let sends = self.state == State::Rts && self.posted < self.sends.len();
         let recvs =
             matches!(self.state, State::Rtr | State::Rts) && self.recv_posted < self.recvs.len();
@@ -613,6 +638,7 @@ impl Qp {
     /// Moves to the state of error: nothing is under way any more, and everything posted completes.
     pub(crate) fn fail(&mut self, failure: Failure, cqs: &mut Slab<Cq>) {
         self.state = State::Err;
+        self.failing = None;
         // Nobody uses the buffers after this.
         self.port = None;
         self.flush(failure, cqs);
@@ -673,6 +699,7 @@ impl Qp {
     /// Ends it without completions: it is destroyed, or reset.
     pub(crate) fn clear(&mut self) {
         self.port = None;
+        self.failing = None;
         self.count_off();
         for mut send in std::mem::take(&mut self.sends) {
             if let Some(lent) = send.lent.take() {

@@ -428,6 +428,33 @@ fn what_has_arrived_is_not_lost_in_an_error() {
 }
 
 #[test]
+fn what_has_arrived_is_not_lost_when_a_request_fails() {
+    on_both(|kind| {
+        for sends in [false, true] {
+            let [a, b] = pair(kind);
+            a.recv(1, &[a.sge(0, 8)]).expect("a receive");
+            b.send(&wr(2, IBV_WR_SEND, [0; 4]), &[b.sge(8, 8)])
+                .expect("a send");
+            assert_eq!(b.wait().status, IBV_WC_SUCCESS);
+            let wrong = ibv_sge {
+                lkey: 0,
+                ..a.sge(0, 8)
+            };
+            if sends {
+                a.send(&wr(3, IBV_WR_SEND, [0; 4]), &[wrong])
+                    .expect("a send");
+            } else {
+                a.recv(3, &[wrong]).expect("a receive");
+            }
+            assert_eq!(
+                [a.wait(), a.wait()].map(|wc| (wc.wr_id, wc.status)),
+                [(1, IBV_WC_SUCCESS), (3, IBV_WC_LOC_PROT_ERR)]
+            );
+        }
+    });
+}
+
+#[test]
 fn an_atomic_uses_the_region_of_its_result() {
     on_both(|kind| {
         let [a, b] = pair(kind);
