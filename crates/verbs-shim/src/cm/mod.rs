@@ -4,6 +4,7 @@
 //! private data, and its end is the end of the connection. Each has a thread that reads it, and so has each
 //! listener. What happens is an event on the channel of the id.
 
+mod attr;
 mod events;
 mod listen;
 #[cfg(test)]
@@ -20,19 +21,17 @@ use parking_lot::Mutex;
 use ripstop_types::{Errno, Result};
 
 use crate::consts::{
-    IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
-    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, RDMA_CM_EVENT_ADDR_ERROR,
-    RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_CONNECT_REQUEST,
-    RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED,
-    RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE,
+    IBV_QP_STATE, IBV_QPS_ERR, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
+    RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE,
+    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE,
 };
 use crate::device::gid_of;
 use crate::engine::Engine;
 use crate::engine::cq::Unacked;
 use crate::log::{self, Subsys, refuse};
 use crate::sys::{ibv_gid, ibv_qp_attr};
+use attr::{attributes, to_rts};
 use events::Outlet;
 pub(crate) use events::{Event, Events};
 use listen::Listener;
@@ -635,60 +634,6 @@ impl Id {
         self.withdraw();
         *self.token.lock() = 0;
     }
-}
-
-/// Attributes that take a queue pair to a state.
-fn attributes(id: &State, to: i32) -> Result<(ibv_qp_attr, i32)> {
-    let mut attr = ibv_qp_attr {
-        qp_state: to,
-        port_num: 1,
-        // IBV_MTU_4096
-        path_mtu: 5,
-        max_rd_atomic: id.param.initiator_depth,
-        max_dest_rd_atomic: id.param.responder_resources,
-        timeout: 14,
-        retry_cnt: 7,
-        rnr_retry: 7,
-        dest_qp_num: id.remote.1,
-        ..ibv_qp_attr::default()
-    };
-    (
-        attr.ah_attr.dgid,
-        attr.ah_attr.is_global,
-        attr.ah_attr.port_num,
-    ) = (id.remote.0, 1, 1);
-    let mask = match to {
-        IBV_QPS_INIT => IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-        IBV_QPS_RTR => {
-            IBV_QP_AV
-                | IBV_QP_PATH_MTU
-                | IBV_QP_DEST_QPN
-                | IBV_QP_RQ_PSN
-                | IBV_QP_MAX_DEST_RD_ATOMIC
-                | IBV_QP_MIN_RNR_TIMER
-        }
-        IBV_QPS_RTS => {
-            IBV_QP_TIMEOUT
-                | IBV_QP_RETRY_CNT
-                | IBV_QP_RNR_RETRY
-                | IBV_QP_SQ_PSN
-                | IBV_QP_MAX_QP_RD_ATOMIC
-        }
-        _ => return Err(Errno::EINVAL),
-    };
-    Ok((attr, mask | IBV_QP_STATE))
-}
-
-/// Connects the queue pair of an id, if it has one; returns whether it has.
-fn to_rts(id: &State) -> Result<bool> {
-    let Some(qp) = &id.qp else {
-        return Ok(false);
-    };
-    for to in [IBV_QPS_RTR, IBV_QPS_RTS] {
-        let (attr, mask) = attributes(id, to)?;
-        qp.engine.modify_qp(qp.id, &attr, mask)?;
-    }
-    Ok(true)
 }
 
 /// The local address by which a peer is reached. Nothing is sent.

@@ -7,6 +7,7 @@ pub(crate) mod cq;
 pub(crate) mod mr;
 mod posting;
 pub(crate) mod qp;
+mod request;
 #[cfg(test)]
 mod tests;
 

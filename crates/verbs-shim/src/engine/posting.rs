@@ -13,7 +13,8 @@ use crate::consts::{
 };
 use crate::device::MAX_MSG;
 use crate::engine::mr::resolve;
-use crate::engine::qp::{Op, Recv, Send, State};
+use crate::engine::qp::State;
+use crate::engine::request::{Op, Recv, Send};
 use crate::engine::{Engine, Inner};
 use crate::log::{self, Subsys, refuse};
 use crate::net::Atomic;

@@ -7,31 +7,22 @@
 
 use std::collections::VecDeque;
 
-use ripstop_mem::{Parked, UserBuf};
+use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, FiAddr, Result, RmaIov};
 use slab::Slab;
 
 use crate::consts::{
-    IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_LOC_LEN_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE,
-    IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR,
-    IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR,
+    IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR,
+    IBV_WC_REM_INV_REQ_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
+    IBV_WC_WR_FLUSH_ERR,
 };
-use crate::device::MAX_MSG;
 use crate::engine::cq::Cq;
 use crate::engine::mr::Sges;
+use crate::engine::request::{Came, IMM, MARKS, Op, Recv, SOLICITED, Send, Stage, WRITTEN};
 use crate::lent;
 use crate::log::{self, Subsys};
-use crate::net::{Atomic, Ended, Port};
+use crate::net::{Ended, Port};
 use crate::sys::{ibv_qp_attr, ibv_qp_cap, ibv_wc};
-
-/// Bits of a tag that say what comes with a message.
-const MARKS: u64 = 0xffff;
-/// It has immediate data.
-const IMM: u64 = 1;
-/// It tells of a write, whose length is beside the immediate data.
-const WRITTEN: u64 = 2;
-/// The receiver wants to be told (`IBV_SEND_SOLICITED`).
-const SOLICITED: u64 = 4;
 
 /// The tag of messages from one queue pair to another.
 const fn tag(to: u32, from: u32) -> u64 {
@@ -46,147 +37,6 @@ pub(crate) enum State {
     Rtr,
     Rts,
     Err,
-}
-
-/// What a request to send does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    Send {
-        imm: Option<u32>,
-    },
-    Write {
-        addr: u64,
-        key: u32,
-        imm: Option<u32>,
-    },
-    Read {
-        addr: u64,
-        key: u32,
-    },
-    Atomic {
-        op: Atomic,
-        addr: u64,
-        key: u32,
-    },
-}
-
-impl Op {
-    /// Its `enum ibv_wc_opcode`.
-    const fn code(self) -> i32 {
-        match self {
-            Self::Send { .. } => IBV_WC_SEND,
-            Self::Write { .. } => IBV_WC_RDMA_WRITE,
-            Self::Read { .. } => IBV_WC_RDMA_READ,
-            Self::Atomic { op, .. } => match op {
-                Atomic::FetchAdd => IBV_WC_FETCH_ADD,
-                Atomic::CompareSwap => IBV_WC_COMP_SWAP,
-            },
-        }
-    }
-
-    /// Whether a fence waits for it.
-    const fn fetches(self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Atomic { .. })
-    }
-}
-
-/// How far a request has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// The provider does not have it.
-    Waiting,
-    /// Its write is under way, and the message that tells of it follows: a peer must not be told of a
-    /// write that is refused.
-    Writing,
-    /// Its write is done.
-    Written,
-    /// The provider has all of it.
-    Posted,
-    /// It has succeeded.
-    Done,
-}
-
-/// A request to send.
-#[derive(Debug)]
-pub(crate) struct Send {
-    pub(crate) wr_id: u64,
-    pub(crate) op: Op,
-    pub(crate) signaled: bool,
-    pub(crate) fence: bool,
-    pub(crate) solicited: bool,
-    /// The memory, or the status of a request that names none.
-    pub(crate) sges: core::result::Result<Sges, i32>,
-    /// Inline data, or the operands of an atomic.
-    pub(crate) lent: Option<Parked>,
-    stage: Stage,
-}
-
-impl Send {
-    pub(crate) fn new(wr_id: u64, op: Op) -> Self {
-        Self {
-            wr_id,
-            op,
-            signaled: false,
-            fence: false,
-            solicited: false,
-            sges: Ok(Sges::NONE),
-            lent: None,
-            stage: Stage::Waiting,
-        }
-    }
-
-    /// Bytes that it moves.
-    fn len(&self) -> u64 {
-        match (&self.op, &self.lent, &self.sges) {
-            (Op::Atomic { .. }, _, _) => 8,
-            (_, Some(inline), _) => inline.buf().len() as u64,
-            (_, None, Ok(sges)) => sges.len(),
-            (_, None, Err(_)) => 0,
-        }
-    }
-}
-
-/// A posted receive.
-#[derive(Debug)]
-pub(crate) struct Recv {
-    pub(crate) wr_id: u64,
-    /// The memory, or the status of a request that names none.
-    pub(crate) sges: core::result::Result<Sges, i32>,
-    /// What came, once something did.
-    came: Option<Came>,
-}
-
-impl Recv {
-    pub(crate) fn new(wr_id: u64, sges: core::result::Result<Sges, i32>) -> Self {
-        Self {
-            wr_id,
-            sges,
-            came: None,
-        }
-    }
-}
-
-/// A message that came.
-#[derive(Clone, Copy, Debug)]
-struct Came {
-    marks: u64,
-    len: usize,
-    data: u64,
-}
-
-impl Came {
-    /// Bytes of the message, or of the write that it tells of.
-    fn bytes(self) -> u64 {
-        match self.marks & WRITTEN {
-            0 => self.len as u64,
-            _ => self.data >> 32,
-        }
-    }
-
-    /// Whether a peer sends such a message: one that tells of a write is empty.
-    fn is_possible(self) -> bool {
-        self.marks & WRITTEN == 0 || (self.len == 0 && self.bytes() <= MAX_MSG)
-    }
 }
 
 /// What a queue pair is in error for.
