@@ -393,13 +393,15 @@ fn a_peer_that_goes_ends_what_waits_for_it() {
         b.engine.destroy_qp(b.qp).expect("a queue pair");
         let mut ends = [a.wait(), a.wait(), a.wait()].map(|wc| (wc.wr_id, wc.status));
         ends.sort_unstable();
-        assert_eq!(
-            ends,
-            [
-                (1, IBV_WC_SUCCESS),
-                (2, IBV_WC_WR_FLUSH_ERR),
-                (4, IBV_WC_RETRY_EXC_ERR)
-            ]
+        let [received, flushed, (4, sent)] = ends else {
+            panic!("{ends:?}");
+        };
+        assert_eq!(received, (1, IBV_WC_SUCCESS));
+        assert_eq!(flushed, (2, IBV_WC_WR_FLUSH_ERR));
+        // The peer's library may have had it when the queue pair went.
+        assert!(
+            [IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS].contains(&sent),
+            "{sent}"
         );
     });
 }
