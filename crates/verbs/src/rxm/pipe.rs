@@ -1,5 +1,7 @@
 //! A queue pair with its buffers: what a link writes goes out by it, and what arrives is read from it.
 
+mod reads;
+
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -7,8 +9,8 @@ use std::sync::Arc;
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_ibverbs::{
-    Access, CmId, CompletionChannel, Context, Cq, Mr, Operation, Pd, Qp, QpCap, RecvArea,
-    RecvRequest, Remote, SendArea, SendFlags, SendRequest, Sge, Status, Wc, WcKind,
+    CmId, CompletionChannel, Context, Cq, Mr, Operation, Pd, Qp, QpCap, RecvArea, RecvRequest,
+    Remote, SendArea, SendFlags, SendRequest, Sge, Status, Wc, WcKind,
 };
 use ripstop_mem::UserBuf;
 use ripstop_os::{IoVec, IoVecMut};
@@ -16,7 +18,6 @@ use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::cm::EAGER_MAX;
 use ripstop_wire::rxm::{BASE_LEN, Body, Packet};
-use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::NAME;
 use crate::rxm::credits::Credits;
@@ -43,9 +44,6 @@ const READS: usize = 16;
 
 /// Room in the queue of requests to send, without that for credits.
 const REQUESTS: usize = SENDS as usize + READS;
-
-/// The longest piece of memory that one request reads. Devices take more.
-const READ_MAX: usize = 1 << 20;
 
 /// Completions that are taken at a time.
 const COMPLETIONS: usize = 16;
@@ -577,104 +575,6 @@ impl Pipe {
         }
         self.post_buffer(slot, whole, Operation::Write(remote, data), mark)?;
         Ok(used)
-    }
-}
-
-// Reads, and memory of the program.
-impl Pipe {
-    /// How many reads the driver has told of that are not done.
-    pub(crate) fn told_reads(&self) -> usize {
-        self.told
-    }
-
-    /// Where the next read goes whose request comes by the stream. The memory is registered until it is done.
-    ///
-    /// # Errors
-    /// As for [`Mr::register`].
-    pub(crate) fn tell_read(&mut self, memory: &[UserBuf]) -> Result<()> {
-        let mut place = Place::default();
-        for part in memory.iter().filter(|part| !part.is_empty()) {
-            place.memory.push(*part);
-            let region = Mr::register(&self.pd, *part, Access::LOCAL_WRITE)?;
-            place.regions.push(region);
-        }
-        self.places.push_back(place);
-        self.told += 1;
-        Ok(())
-    }
-
-    /// Lets the peer read a message, until it says that it has, and returns where that is.
-    ///
-    /// # Errors
-    /// As for [`Mr::register`]; [`Errno::EINVAL`] for more pieces than an announcement names.
-    pub(crate) fn announce(&mut self, index: u16, memory: &[UserBuf]) -> Result<RmaIovs> {
-        let mut regions = Vec::new();
-        let mut pieces = Vec::new();
-        for part in memory.iter().filter(|part| !part.is_empty()) {
-            let region = Mr::register(&self.pd, *part, Access::REMOTE_READ)?;
-            pieces.push(RmaIov {
-                addr: part.addr() as u64,
-                len: part.len() as u64,
-                key: region.rkey().into(),
-            });
-            regions.push(region);
-        }
-        let pieces = RmaIovs::new(&pieces).map_err(|_| Errno::EINVAL)?;
-        self.announced.insert(index, regions);
-        Ok(pieces)
-    }
-
-    /// The requests of a read of `from`, into the place that was told for it.
-    fn requests(&mut self, from: &RmaIovs) -> Result<VecDeque<(Option<Sge>, Remote)>> {
-        let Place { memory, regions } = self.places.pop_front().ok_or(Errno::EPROTO)?;
-        let mut parts = memory.iter().copied().zip(&regions);
-        let mut here = parts.next();
-        let mut requests = VecDeque::new();
-        let mut total = 0;
-        for piece in from.as_slice() {
-            let (mut addr, mut left) = (piece.addr, piece.len);
-            while left > 0 {
-                let (part, region) = here.ok_or(Errno::EPROTO)?;
-                let len = (left.min(READ_MAX as u64) as usize).min(part.len());
-                let sge = Sge::new(part.first(len), region.lkey())?;
-                requests.push_back((Some(sge), remote(addr, piece.key)?));
-                addr = addr.wrapping_add(len as u64);
-                left -= len as u64;
-                total += len as u64;
-                here = match part.skip(len) {
-                    rest if rest.is_empty() => parts.next(),
-                    rest => Some((rest, region)),
-                };
-            }
-        }
-        if let ([piece, ..], true) = (from.as_slice(), requests.is_empty()) {
-            requests.push_back((None, remote(piece.addr, piece.key)?));
-        }
-        self.reading.push_back((regions, total));
-        Ok(requests)
-    }
-
-    /// Posts the requests of the read that is being written to the link, as far as there is room.
-    fn post_reads(&mut self) {
-        while self.room > 0 && !self.ended {
-            let Outgoing::Read(requests) = &mut self.outgoing else {
-                return;
-            };
-            let Some((memory, from)) = requests.pop_front() else {
-                self.outgoing = Outgoing::Header;
-                return;
-            };
-            let last = match requests.is_empty() {
-                true => LAST,
-                false => 0,
-            };
-            if last != 0 {
-                self.outgoing = Outgoing::Header;
-            }
-            self.room -= 1;
-            let posted = self.post(READ | last, Operation::Read(from), memory.as_slice());
-            self.note_failure(posted);
-        }
     }
 }
 
