@@ -64,5 +64,6 @@ pub use transport::listener::Listener;
 pub use transport::offer::{Lent, Offer};
 pub use transport::readiness::{EpollOnly, Readiness, ReadyLink};
 pub use transport::registering::Registering;
+pub use transport::rxm;
 pub use transport::{HandshakeError, Origin, Transport};
 pub use tunables::{Defaults, LISTEN_BACKLOG, Tunables};

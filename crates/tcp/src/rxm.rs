@@ -12,13 +12,11 @@ use ripstop_core::{FabricAttr, Info, fi_warn};
 use ripstop_os::Connect;
 use ripstop_stream::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer, provider_version};
 use ripstop_stream::{
-    EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport,
+    EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport, rxm,
 };
 use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
-use ripstop_wire::rxm::ATOMIC_LEN;
-use ripstop_wire::rxm::cm::{self, Answer as Accepted, EAGER_MAX, FlowControl, Number, Reason};
+use ripstop_wire::rxm::cm::FlowControl;
 use ripstop_wire::xnet::rdm::Greeting;
-use ripstop_wire::{ByteOrder, WireError};
 
 use crate::params::Params;
 use crate::provider::answer;
@@ -27,38 +25,15 @@ use crate::socket::{Tcp, TcpSocket, connect};
 /// The provider's name.
 const NAME: &str = "tcp;ofi_rxm";
 
-/// What connection data says of the size of the receive queue. Nobody reads it.
-const RX_SIZE: u32 = 4096;
-
-/// Most bytes of memory that one atomic changes: so many operands, as many to compare with and the
-/// pieces of memory are what a receiver of the C library has room for.
-const MAX_ATOMIC: usize = (EAGER_MAX as usize - ATOMIC_LEN) / 2;
+/// What connection data says.
+const SAYS: rxm::Says = rxm::Says {
+    rx_size: 4096,
+    flow_control: FlowControl::Off,
+};
 
 /// TCP with messages in packets.
 #[derive(Debug)]
 pub struct RxmTcp;
-
-/// What this side calls a connection. The lower half is for receivers that read several connections
-/// at one place; here each is read by itself.
-const fn number(pid: u32) -> Number {
-    Number { pid, index: 0 }
-}
-
-/// What a peer says of itself, in the terms of a greeting of xnet. It has no rendezvous of those.
-const fn greeting(port: u16, number: Number) -> Greeting {
-    Greeting {
-        version: 0,
-        features: 0,
-        port,
-        pid: number.pid,
-    }
-}
-
-fn emitted<const N: usize>(bytes: core::result::Result<[u8; N], WireError>) -> Result<Vec<u8>> {
-    bytes
-        .map(|bytes| bytes.to_vec())
-        .map_err(|error| error.errno())
-}
 
 impl Transport for RxmTcp {
     const NAME: &'static str = NAME;
@@ -104,14 +79,7 @@ impl Transport for RxmTcp {
         own: &SocketAddr,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        let request = cm::Request {
-            port: own.port(),
-            flow_control: FlowControl::Off,
-            eager_max: EAGER_MAX,
-            rx_size: RX_SIZE,
-            number: number(greeting.pid),
-        };
-        emitted(request.emit(ByteOrder::NATIVE))
+        SAYS.request(own.port(), greeting.pid)
     }
 
     fn read_request(
@@ -120,24 +88,11 @@ impl Transport for RxmTcp {
         from: &SocketAddr,
         data: &[u8],
     ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
-        let request = cm::Request::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
-        if request.eager_max != EAGER_MAX {
-            return Err(HandshakeError::Wrong(WireError::RxmEagerMax {
-                found: request.eager_max,
-                expected: EAGER_MAX,
-            }));
-        }
-        let peer = SocketAddr::new(from.ip(), request.port);
-        Ok((greeting(request.port, request.number), peer))
+        rxm::read_request(from, data)
     }
 
     fn reply_data(_: &mut EpollOnly, _: &TcpSocket, greeting: Greeting) -> Result<Vec<u8>> {
-        let answer = Accepted {
-            number: number(greeting.pid),
-            rx_size: RX_SIZE,
-            flow_control: FlowControl::Off,
-        };
-        emitted(answer.emit(ByteOrder::NATIVE))
+        SAYS.reply(greeting.pid)
     }
 
     fn read_reply(
@@ -145,8 +100,7 @@ impl Transport for RxmTcp {
         _: &TcpSocket,
         data: &[u8],
     ) -> core::result::Result<Greeting, HandshakeError> {
-        let answer = Accepted::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
-        Ok(greeting(0, answer.number))
+        rxm::read_reply(data)
     }
 
     fn is_in_packets(_: &Params) -> bool {
@@ -154,26 +108,15 @@ impl Transport for RxmTcp {
     }
 
     fn max_atomic(_: &Params) -> usize {
-        MAX_ATOMIC
+        rxm::MAX_ATOMIC
     }
 
     fn packets(_: &Params, data: &[u8]) -> Option<PacketTerms> {
-        let asked = cm::Request::parse(ByteOrder::NATIVE, data).map(|request| request.number);
-        let number =
-            asked.or_else(|_| Accepted::parse(ByteOrder::NATIVE, data).map(|answer| answer.number));
-        number.ok().map(|number| PacketTerms {
-            number: number.in_packets(),
-            eager_max: u64::from(EAGER_MAX),
-            announced: ReadBy::Stream,
-        })
+        rxm::terms(data, ReadBy::Stream)
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {
-        let reason = match connected {
-            true => Reason::Connected,
-            false => Reason::Refused,
-        };
-        reason.emit().to_vec()
+        rxm::refusal(connected)
     }
 }
 

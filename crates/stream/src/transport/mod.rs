@@ -8,6 +8,7 @@ pub(crate) mod listener;
 pub(crate) mod offer;
 pub(crate) mod readiness;
 pub(crate) mod registering;
+pub mod rxm;
 
 use std::fmt::{self, Debug};
 

@@ -5,12 +5,10 @@ use std::net::SocketAddr;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_os::Connect;
-use ripstop_stream::{HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport};
+use ripstop_stream::{HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport, rxm};
 use ripstop_types::{Errno, Result};
-use ripstop_wire::rxm::ATOMIC_LEN;
-use ripstop_wire::rxm::cm::{self, Answer, EAGER_MAX, FlowControl, Number, Reason};
+use ripstop_wire::rxm::cm::FlowControl;
 use ripstop_wire::xnet::rdm::Greeting;
-use ripstop_wire::{ByteOrder, WireError};
 
 use crate::rxm::NAME;
 use crate::rxm::link::RdmaLink;
@@ -18,38 +16,18 @@ use crate::rxm::listener::RdmaListener;
 use crate::rxm::params::Params;
 use crate::rxm::readiness::RdmaReadiness;
 
-/// What connection data says of the size of the receive queue. Nobody reads it.
-const RX_SIZE: u32 = 64;
+/// What connection data says.
+const SAYS: rxm::Says = rxm::Says {
+    rx_size: 64,
+    flow_control: FlowControl::On,
+};
 
 /// Messages to one peer whose memory is registered for it at a time.
 const ANNOUNCED_MAX: u16 = 256;
 
-/// Most bytes of memory that one atomic changes: as over tcp.
-const MAX_ATOMIC: usize = (EAGER_MAX as usize - ATOMIC_LEN) / 2;
-
 /// See the module.
 #[derive(Debug)]
 pub struct RxmVerbs;
-
-const fn number(pid: u32) -> Number {
-    Number { pid, index: 0 }
-}
-
-/// What a peer says of itself, in the terms of a greeting of xnet.
-const fn greeting(port: u16, number: Number) -> Greeting {
-    Greeting {
-        version: 0,
-        features: 0,
-        port,
-        pid: number.pid,
-    }
-}
-
-fn emitted<const N: usize>(bytes: core::result::Result<[u8; N], WireError>) -> Result<Vec<u8>> {
-    bytes
-        .map(|bytes| bytes.to_vec())
-        .map_err(|error| error.errno())
-}
 
 impl Transport for RxmVerbs {
     const NAME: &'static str = NAME;
@@ -104,14 +82,7 @@ impl Transport for RxmVerbs {
         own: &SocketAddr,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        let request = cm::Request {
-            port: own.port(),
-            flow_control: FlowControl::On,
-            eager_max: EAGER_MAX,
-            rx_size: RX_SIZE,
-            number: number(greeting.pid),
-        };
-        emitted(request.emit(ByteOrder::NATIVE))
+        SAYS.request(own.port(), greeting.pid)
     }
 
     fn read_request(
@@ -120,24 +91,11 @@ impl Transport for RxmVerbs {
         from: &SocketAddr,
         data: &[u8],
     ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
-        let request = cm::Request::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
-        if request.eager_max != EAGER_MAX {
-            return Err(HandshakeError::Wrong(WireError::RxmEagerMax {
-                found: request.eager_max,
-                expected: EAGER_MAX,
-            }));
-        }
-        let peer = SocketAddr::new(from.ip(), request.port);
-        Ok((greeting(request.port, request.number), peer))
+        rxm::read_request(from, data)
     }
 
     fn reply_data(_: &mut RdmaReadiness, _: &RdmaLink, greeting: Greeting) -> Result<Vec<u8>> {
-        let answer = Answer {
-            number: number(greeting.pid),
-            rx_size: RX_SIZE,
-            flow_control: FlowControl::On,
-        };
-        emitted(answer.emit(ByteOrder::NATIVE))
+        SAYS.reply(greeting.pid)
     }
 
     fn read_reply(
@@ -145,8 +103,7 @@ impl Transport for RxmVerbs {
         _: &RdmaLink,
         data: &[u8],
     ) -> core::result::Result<Greeting, HandshakeError> {
-        let answer = Answer::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
-        Ok(greeting(0, answer.number))
+        rxm::read_reply(data)
     }
 
     fn is_in_packets(_: &Params) -> bool {
@@ -154,25 +111,14 @@ impl Transport for RxmVerbs {
     }
 
     fn max_atomic(_: &Params) -> usize {
-        MAX_ATOMIC
+        rxm::MAX_ATOMIC
     }
 
     fn packets(_: &Params, data: &[u8]) -> Option<PacketTerms> {
-        let asked = cm::Request::parse(ByteOrder::NATIVE, data).map(|request| request.number);
-        let number =
-            asked.or_else(|_| Answer::parse(ByteOrder::NATIVE, data).map(|answer| answer.number));
-        number.ok().map(|number| PacketTerms {
-            number: number.in_packets(),
-            eager_max: u64::from(EAGER_MAX),
-            announced: ReadBy::Device(ANNOUNCED_MAX),
-        })
+        rxm::terms(data, ReadBy::Device(ANNOUNCED_MAX))
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {
-        let reason = match connected {
-            true => Reason::Connected,
-            false => Reason::Refused,
-        };
-        reason.emit().to_vec()
+        rxm::refusal(connected)
     }
 }

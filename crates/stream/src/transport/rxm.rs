@@ -1,0 +1,129 @@
+//! What transports whose messages are in packets of `ofi_rxm` say when they connect (`docs/design/rxm.md`).
+
+use core::result::Result as CoreResult;
+use std::net::SocketAddr;
+
+use ripstop_engine::stream::{PacketTerms, ReadBy};
+use ripstop_types::Result;
+use ripstop_wire::rxm::ATOMIC_LEN;
+use ripstop_wire::rxm::cm::{Answer, EAGER_MAX, FlowControl, Number, Reason, Request};
+use ripstop_wire::xnet::rdm::Greeting;
+use ripstop_wire::{ByteOrder, WireError};
+
+use crate::transport::HandshakeError;
+
+/// Most bytes of memory that one atomic changes: so many operands, as many to compare with and the
+/// pieces of memory are what a receiver of the C library has room for.
+pub const MAX_ATOMIC: usize = (EAGER_MAX as usize - ATOMIC_LEN) / 2;
+
+/// What connection data says of this side.
+#[derive(Clone, Copy, Debug)]
+pub struct Says {
+    /// The size of the receive queue. Nobody reads it.
+    pub rx_size: u32,
+    /// Whether it gives credits, and wants some.
+    pub flow_control: FlowControl,
+}
+
+/// What this side calls a connection. The lower half is for receivers that read several connections
+/// at one place; here each is read by itself.
+const fn number(pid: u32) -> Number {
+    Number { pid, index: 0 }
+}
+
+/// What a peer says of itself, in the terms of a greeting of xnet. It has no rendezvous of those.
+const fn greeting(port: u16, number: Number) -> Greeting {
+    Greeting {
+        version: 0,
+        features: 0,
+        port,
+        pid: number.pid,
+    }
+}
+
+fn emitted<const N: usize>(bytes: CoreResult<[u8; N], WireError>) -> Result<Vec<u8>> {
+    bytes
+        .map(|bytes| bytes.to_vec())
+        .map_err(|error| error.errno())
+}
+
+impl Says {
+    /// The data of a request by the endpoint that listens on this port.
+    ///
+    /// # Errors
+    /// What cannot be said.
+    pub fn request(self, port: u16, pid: u32) -> Result<Vec<u8>> {
+        let request = Request {
+            port,
+            flow_control: self.flow_control,
+            eager_max: EAGER_MAX,
+            rx_size: self.rx_size,
+            number: number(pid),
+        };
+        emitted(request.emit(ByteOrder::NATIVE))
+    }
+
+    /// The data of an answer.
+    ///
+    /// # Errors
+    /// What cannot be said.
+    pub fn reply(self, pid: u32) -> Result<Vec<u8>> {
+        let answer = Answer {
+            number: number(pid),
+            rx_size: self.rx_size,
+            flow_control: self.flow_control,
+        };
+        emitted(answer.emit(ByteOrder::NATIVE))
+    }
+}
+
+/// What a request from this address says, and where its sender listens.
+///
+/// # Errors
+/// Data that is none, or of a peer whose eager messages have another length.
+pub fn read_request(
+    from: &SocketAddr,
+    data: &[u8],
+) -> CoreResult<(Greeting, SocketAddr), HandshakeError> {
+    let request = Request::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
+    if request.eager_max != EAGER_MAX {
+        return Err(HandshakeError::Wrong(WireError::RxmEagerMax {
+            found: request.eager_max,
+            expected: EAGER_MAX,
+        }));
+    }
+    let peer = SocketAddr::new(from.ip(), request.port);
+    Ok((greeting(request.port, request.number), peer))
+}
+
+/// What an answer says.
+///
+/// # Errors
+/// Data that is none.
+pub fn read_reply(data: &[u8]) -> CoreResult<Greeting, HandshakeError> {
+    let answer = Answer::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
+    Ok(greeting(0, answer.number))
+}
+
+/// The terms of a connection, by the peer's request or answer.
+#[must_use]
+pub fn terms(data: &[u8], announced: ReadBy) -> Option<PacketTerms> {
+    let asked = Request::parse(ByteOrder::NATIVE, data).map(|request| request.number);
+    let number =
+        asked.or_else(|_| Answer::parse(ByteOrder::NATIVE, data).map(|answer| answer.number));
+    number.ok().map(|number| PacketTerms {
+        number: number.in_packets(),
+        eager_max: u64::from(EAGER_MAX),
+        announced,
+    })
+}
+
+/// The data of a refusal.
+#[must_use]
+pub fn refusal(connected: bool) -> Vec<u8> {
+    let reason = match connected {
+        true => Reason::Connected,
+        false => Reason::Refused,
+    };
+    reason.emit().to_vec()
+}
