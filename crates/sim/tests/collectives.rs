@@ -371,6 +371,29 @@ fn members_that_disagree_know_of_it_in_time() {
     }
 }
 
+/// Member 0 of a group of four sees its connection from a member end before that member knows that
+/// there is one, so that it connects again and joins a group that the others have given up.
+#[test]
+fn a_join_ends_where_only_one_side_sees_the_cut() {
+    for bytes in 0..150 {
+        for which in 0..16 {
+            run(&Program {
+                nodes: 4,
+                sets: vec![vec![0, 1], vec![2, 0, 3, 1]],
+                ops: Vec::new(),
+                timing: Timing {
+                    delay: 1000,
+                    per_byte: 0,
+                    capacity: 600,
+                    choppy: false,
+                },
+                seed: 14756,
+                cut: Some((which, bytes)),
+            });
+        }
+    }
+}
+
 /// Groups of more members than the random ones have, in the order of their ranks and in another.
 #[test]
 fn groups_of_many_compute_what_a_plain_reduction_does() {

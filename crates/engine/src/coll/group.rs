@@ -111,6 +111,16 @@ impl Group {
     }
 }
 
+/// A member that could not be told that a join of its set has failed: it was out of reach, and had not
+/// joined as far as member 0 knew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) ep: EpId,
+    pub(super) digest: u64,
+    pub(super) member: FiAddr,
+    pub(super) reason: Gone,
+}
+
 /// Actions that are owed for each operation.
 const MAX_OWED: usize = 3;
 
@@ -127,6 +137,8 @@ pub struct Collectives<B> {
     pub(super) named: u64,
     /// How often a group was joined.
     pub(super) attempts: u32,
+    /// Members whose joins fail as soon as this member 0 hears of them.
+    pub(super) refused: Ring<Refused>,
 }
 
 impl<B: Buffer> Default for Collectives<B> {
@@ -148,6 +160,7 @@ impl<B: Buffer> Collectives<B> {
             started: 0,
             named: 0,
             attempts: 0,
+            refused: Ring::new(),
         }
     }
 
@@ -356,6 +369,7 @@ impl<B: Buffer> Collectives<B> {
         };
         self.actions.retain(|action| !outdated(action));
         self.forget_all(|_, early| early.ep == ep);
+        self.refused.retain(|refused| refused.ep != ep);
     }
 
     /// A closed group goes with its last operation.

@@ -6,12 +6,15 @@ use alloc::vec::Vec;
 use ripstop_types::{Errno, FiAddr, Result};
 
 use crate::Buffer;
-use crate::coll::group::{Collectives, Group, Joining, State};
+use crate::coll::group::{Collectives, Group, Joining, Refused, State};
 use crate::coll::message::{Gone, Kind, Message};
 use crate::coll::operation::{Action, Task};
 use crate::coll::probe::Probes;
 use crate::id::{EpId, GroupId};
 use crate::ring::{Ring, try_push};
+
+/// Refused members that are remembered, the latest.
+const MAX_REFUSED: usize = 256;
 
 impl<B: Buffer> Collectives<B> {
     /// Joins a group; [`Task::Joined`](super::Task::Joined) says when all members have.
@@ -58,7 +61,12 @@ impl<B: Buffer> Collectives<B> {
             probes: Probes::default(),
         })?;
         match me {
-            0 => self.collect(id),
+            0 => {
+                // Who joins from now on joins this group.
+                let again = |refused: &Refused| (refused.ep, refused.digest) == (ep, digest);
+                self.refused.retain(|refused| !again(refused));
+                self.collect(id);
+            }
             _ => self.ask_to_join(id),
         }
         Ok(id)
@@ -224,7 +232,7 @@ impl<B: Buffer> Collectives<B> {
                 }
                 // Not kept: a later join of that set has nothing to do with it.
                 Kind::Decline => Gone::told(message.tag) == Gone::Mismatch,
-                _ => false,
+                _ => self.refuse(ep, src, message),
             };
         };
         match message.kind {
@@ -253,6 +261,7 @@ impl<B: Buffer> Collectives<B> {
     /// Member 0 hears that a member does not join after all: what it said before is forgotten,
     /// or it has left the group that came of that.
     fn take_back(&mut self, ep: EpId, src: FiAddr, message: &Message) {
+        self.take_refused(ep, message.group, src);
         let same = |early: &Message, from| {
             (early.from, early.seq, from) == (message.from, message.seq, src)
         };
@@ -273,16 +282,71 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// A member of a group that is being joined cannot be reached.
+    ///
+    /// Its end of the connection may not have heard of that: where it was still connecting, it tries
+    /// again. So each end lets the other know that it gave up.
     pub(super) fn joining_lost(&mut self, id: GroupId, rank: u32, error: Errno) {
         let Some(group) = self.groups.get(id) else {
             return;
         };
+        let reason = Gone::of(error);
         if group.me == 0 {
-            self.decline(id, Gone::of(error));
+            self.decline(id, reason);
         } else if rank != 0 {
             return;
         }
+        self.tell_lost(id, rank, reason);
         self.join_failed(id, error);
+    }
+
+    /// Tells a member that is out of reach that this one's join has failed, in case it can be reached
+    /// again. One that has not joined, as far as member 0 knows, hears of it when it does.
+    fn tell_lost(&mut self, id: GroupId, rank: u32, reason: Gone) {
+        let Some(group) = self.groups.get(id) else {
+            return;
+        };
+        let (ep, digest, attempt) = (group.ep, group.digest, group.attempt_of(rank));
+        let Some(member) = group.member(rank) else {
+            return;
+        };
+        if attempt != 0 {
+            let message = Self::about(group, Kind::Decline, attempt, reason.number());
+            return self.tell(ep, member, message);
+        }
+        self.take_refused(ep, digest, member);
+        if self.refused.len() == MAX_REFUSED {
+            self.refused.skip();
+        }
+        // Without memory for it the member waits, and the log says for whom.
+        let _ = self.refused.push(Refused {
+            ep,
+            digest,
+            member,
+            reason,
+        });
+    }
+
+    /// Member 0: answers a member whose join has failed already; `false` if it has not.
+    fn refuse(&mut self, ep: EpId, src: FiAddr, join: &Message) -> bool {
+        let Some(reason) = self.take_refused(ep, join.group, src) else {
+            return false;
+        };
+        let answer = Message {
+            kind: Kind::Decline,
+            tag: reason.number(),
+            from: 0,
+            ..*join
+        };
+        self.tell(ep, src, answer);
+        true
+    }
+
+    fn take_refused(&mut self, ep: EpId, digest: u64, member: FiAddr) -> Option<Gone> {
+        let is = |of: &Refused| (of.ep, of.digest, of.member) == (ep, digest, member);
+        let mut all = (0..self.refused.len()).filter_map(|index| self.refused.get(index));
+        let reason = all.find(is)?.reason;
+        self.refused.retain(|refused| !is(refused));
+        Some(reason)
     }
 }
 
