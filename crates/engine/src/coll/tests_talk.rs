@@ -437,6 +437,80 @@ fn the_end_of_a_crossed_join_does_not_end_the_next() {
     assert_eq!(carry(&mut members).joins, [None; 2]);
 }
 
+/// A message about joining `SETS[0]`.
+fn about_joining(kind: Kind, from: u32, seq: u32) -> Message {
+    Message {
+        kind,
+        group: SETS[0],
+        check: 2,
+        seq,
+        tag: 0,
+        from,
+        len: 0,
+    }
+}
+
+/// What member 0 of a group of two answers a join of member 1 after it has lost it, and `then`.
+fn answer_after_loss(then: impl FnOnce(&mut Members)) -> Vec<(Kind, u32)> {
+    let mut coll = Members::new();
+    join(&mut coll, &[0, 1], 0, SETS[0]);
+    coll.lost(EP, FiAddr(1), None, Errno::ECONNRESET);
+    then(&mut coll);
+    actions(&mut coll);
+    let message = about_joining(Kind::Join, 1, 7);
+    deliver_to(&mut coll, 1, &message);
+    let said = |action| match action {
+        Action::Send { message, .. } => Some((message.kind, message.seq)),
+        _ => None,
+    };
+    actions(&mut coll).into_iter().filter_map(said).collect()
+}
+
+#[test]
+fn a_member_that_was_out_of_reach_hears_that_its_join_failed() {
+    let declined = [(Kind::Decline, 7)];
+    assert_eq!(answer_after_loss(|_| {}), declined);
+    // Another one than what it joins was lost with it.
+    let other = |coll: &mut Members| {
+        join(coll, &[0, 1], 0, SETS[1]);
+    };
+    assert_eq!(answer_after_loss(other), declined);
+    // It knows: this is another attempt, and so is that of member 0.
+    let knows = |coll: &mut Members| deliver_to(coll, 1, &about_joining(Kind::Decline, 1, 6));
+    assert_eq!(answer_after_loss(knows), []);
+    let again = |coll: &mut Members| {
+        join(coll, &[0, 1], 0, SETS[0]);
+    };
+    assert_eq!(answer_after_loss(again), [(Kind::Joined, 7)]);
+}
+
+#[test]
+fn both_ends_of_a_lost_connection_say_that_they_gave_up() {
+    // Member 1 tells member 0, which may know of its join and not of the loss.
+    let mut members = nodes(2);
+    join(&mut members[0], &[0, 1, 2], 0, SETS[0]);
+    join(&mut members[1], &[0, 1, 2], 1, SETS[0]);
+    assert_eq!(carry(&mut members).joins, []);
+    members[1].lost(EP, FiAddr(0), None, Errno::ECONNRESET);
+    let mut joins: Vec<Option<Errno>> = Vec::new();
+    for from in [1, 0] {
+        for action in actions(&mut members[from]) {
+            match action {
+                Action::Send {
+                    to: FiAddr(to),
+                    message,
+                    ..
+                } if to < 2 => {
+                    deliver_to(&mut members[to as usize], from, &message);
+                }
+                Action::Task(Task::Joined { error, .. }) => joins.push(error),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(joins, [Some(Errno::ECONNRESET), Some(Errno::ECONNABORTED)]);
+}
+
 #[test]
 fn a_member_that_comes_late_is_waited_for() {
     let mut members = nodes(2);
