@@ -31,7 +31,7 @@ pub(super) struct Options {
     /// Run the slow cases too.
     #[arg(long)]
     full: bool,
-    /// Run only cases whose name contains this; may be given several times.
+    /// Run only the case of this name, or those whose name contains it; may be given several times.
     #[arg(long, value_name = "TEXT")]
     filter: Vec<String>,
     /// List the cases and run nothing.
@@ -146,12 +146,12 @@ impl Case<'_> {
 /// Runs the cases; the exit status says whether none failed.
 pub(super) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<ExitCode> {
     let table = load(&ws.root.join(SOURCES))?;
-    let wanted = |case: &Case| {
-        let name = case.name();
-        let is_chosen = options.filter.iter().any(|text| name.contains(text));
-        (options.full || !case.is_slow) && (options.filter.is_empty() || is_chosen)
-    };
-    let cases: Vec<Case> = cases(&table).into_iter().filter(wanted).collect();
+    let mut cases = cases(&table);
+    cases.retain(|case| options.full || !case.is_slow);
+    let names: Vec<String> = cases.iter().map(Case::name).collect();
+    if !options.filter.is_empty() {
+        cases.retain(|case| is_chosen(&case.name(), &options.filter, &names));
+    }
     ensure!(!cases.is_empty(), "no case is called so");
     if options.list {
         for case in &cases {
@@ -165,6 +165,15 @@ pub(super) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<ExitCode>
     Ok(match tally.failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
+    })
+}
+
+/// Whether a case is meant by one of `texts`, each the name of a case or a part of names.
+fn is_chosen(name: &str, texts: &[String], names: &[String]) -> bool {
+    let mut texts = texts.iter();
+    texts.any(|text| match names.contains(text) {
+        true => name == text,
+        false => name.contains(text),
     })
 }
 
@@ -371,6 +380,20 @@ mod tests {
     }
 
     const PLAIN: &str = "name = 'a'\nabout = 'b'\nscript = 'c'\nlimit = 1\nfast = ['6.1']\n";
+
+    #[test]
+    fn a_whole_name_is_that_of_one_case() {
+        let names = ["rxm/6.1", "rxm/6.12", "ping/6.1"].map(str::to_owned);
+        let chosen = |text: &str| {
+            let texts = [text.to_owned()];
+            let chosen = |name: &&String| is_chosen(name, &texts, &names);
+            names.iter().filter(chosen).count()
+        };
+        assert_eq!(
+            ["rxm/6.1", "rxm", "6.1", "6.12", "6.2"].map(chosen),
+            [1, 2, 3, 1, 0]
+        );
+    }
 
     #[test]
     fn every_node_must_end_as_expected() {

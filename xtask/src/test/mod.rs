@@ -282,7 +282,7 @@ impl Runner<'_> {
             .current_dir(&self.ws.root)
             .env("RIPSTOP_DIST", dist::prefix(self.ws))
             .env("CARGO_TERM_COLOR", "never");
-        if std::env::var_os("CI").is_some() {
+        if self.is_ci {
             // A fresh machine builds each crate once: what incremental builds keep fills its disk.
             command.env("CARGO_INCREMENTAL", "0");
         }
