@@ -14,8 +14,9 @@ use super::protocol::Side;
 const LEN: usize = 4096;
 /// Loads between two looks at the clock.
 const GLANCE: u64 = 1 << 20;
-/// How long the other process may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the other process may take: as long as a machine that is short of processors and memory
+/// may keep it from running. One that dies is noticed by the process that started both.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `count` handovers there and back over shared memory of this name, which both processes make
 /// or find; as many before that do not count. Gives the time of this side.
