@@ -25,8 +25,8 @@ fn the_document_is_the_table_of_the_library() {
     );
 }
 
-/// Variables of C libfabric 2.6.0: of its core, of tcp, of shm and of verbs.
-const OF_C: [(&str, &[&str]); 4] = [
+/// Variables of C libfabric 2.6.0: of its core, of tcp, of shm, of verbs and of ofi_rxm.
+const OF_C: [(&str, &[&str]); 5] = [
     (
         "FI_",
         &[
@@ -114,6 +114,30 @@ const OF_C: [(&str, &[&str]); 4] = [
             "NIC_AFFINITY_CONFIG",
         ],
     ),
+    (
+        "FI_OFI_RXM_",
+        &[
+            "BUFFER_SIZE",
+            "COMP_PER_PROGRESS",
+            "SAR_LIMIT",
+            "USE_SRX",
+            "TX_SIZE",
+            "RX_SIZE",
+            "MSG_TX_SIZE",
+            "MSG_RX_SIZE",
+            "CM_PROGRESS_INTERVAL",
+            "CQ_EQ_FAIRNESS",
+            "DATA_AUTO_PROGRESS",
+            "DEF_WAIT_OBJ",
+            "DEF_TCP_WAIT_OBJ",
+            "USE_RNDV_WRITE",
+            "ENABLE_DIRECT_SEND",
+            "ENABLE_DYN_RBUF",
+            "ENABLE_PASSTHRU",
+            "DETECT_HMEM_IFACE",
+            "RESCAN",
+        ],
+    ),
 ];
 
 #[test]
@@ -144,6 +168,17 @@ fn of_page(name: &str) -> BTreeSet<String> {
     let page = fs::read_to_string(path).expect("the page");
     let items = page.lines().filter_map(|line| line.strip_prefix(".It Ev "));
     items.map(str::to_owned).collect()
+}
+
+/// A program that sets what C's `ofi_rxm` has no variable for sets nothing of this library.
+#[test]
+fn the_prefix_of_ofi_rxm_has_what_c_has() {
+    let document = fi_info(&["-e", "--markdown"]);
+    let (_, of_c) = OF_C[4];
+    for name in of_provider(&document, "ofi_rxm") {
+        let rest = name.strip_prefix("FI_OFI_RXM_").expect("the prefix");
+        assert!(of_c.contains(&rest), "C has no {name}");
+    }
 }
 
 #[test]

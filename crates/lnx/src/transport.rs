@@ -118,6 +118,7 @@ impl Transport for Lnx {
     }
 
     fn request_data(
+        params: &Params,
         readiness: &mut LnxReadiness,
         link: &LnxLink,
         own: &SocketAddr,
@@ -130,13 +131,22 @@ impl Transport for Lnx {
                     true => SocketAddr::new(to.ip(), own.port()),
                     false => *own,
                 };
-                Shm::request_data(&mut readiness.shm, link, &shm_name(&own)?, greeting)
+                Shm::request_data(
+                    &params.shm,
+                    &mut readiness.shm,
+                    link,
+                    &shm_name(&own)?,
+                    greeting,
+                )
             }
-            LnxLink::Tcp(link) => Tcp::request_data(&mut EpollOnly, link, own, greeting),
+            LnxLink::Tcp(link) => {
+                Tcp::request_data(&params.tcp, &mut EpollOnly, link, own, greeting)
+            }
         }
     }
 
     fn read_request(
+        params: &Params,
         readiness: &mut LnxReadiness,
         link: &LnxLink,
         from: &SocketAddr,
@@ -145,13 +155,14 @@ impl Transport for Lnx {
         match link {
             LnxLink::Shm { link, .. } => {
                 let from = shm_name(from).map_err(HandshakeError::Failed)?;
-                let (greeting, name) = Shm::read_request(&mut readiness.shm, link, &from, data)?;
+                let (greeting, name) =
+                    Shm::read_request(&params.shm, &mut readiness.shm, link, &from, data)?;
                 match addr_of(&name) {
                     Some(peer) => Ok((greeting, peer)),
                     None => Err(refuse_name(&name)),
                 }
             }
-            LnxLink::Tcp(link) => Tcp::read_request(&mut EpollOnly, link, from, data),
+            LnxLink::Tcp(link) => Tcp::read_request(&params.tcp, &mut EpollOnly, link, from, data),
         }
     }
 

@@ -152,21 +152,23 @@ impl Transport for Recording {
     }
 
     fn request_data(
+        params: &RecordingParams,
         readiness: &mut RecordingReadiness,
         link: &RecordingLink,
         own: &Name,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        Shm::request_data(&mut readiness.0, &link.link, own, greeting)
+        Shm::request_data(&params.params, &mut readiness.0, &link.link, own, greeting)
     }
 
     fn read_request(
+        params: &RecordingParams,
         readiness: &mut RecordingReadiness,
         link: &RecordingLink,
         from: &Name,
         data: &[u8],
     ) -> core::result::Result<(Greeting, Name), HandshakeError> {
-        Shm::read_request(&mut readiness.0, &link.link, from, data)
+        Shm::read_request(&params.params, &mut readiness.0, &link.link, from, data)
     }
 
     fn reply_data(

@@ -129,6 +129,7 @@ impl Transport for Shm {
     }
 
     fn request_data(
+        _: &Params,
         readiness: &mut ShmReadiness,
         link: &ShmLink,
         own: &Name,
@@ -155,6 +156,7 @@ impl Transport for Shm {
     }
 
     fn read_request(
+        _: &Params,
         readiness: &mut ShmReadiness,
         link: &ShmLink,
         from: &Name,

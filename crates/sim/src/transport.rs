@@ -86,6 +86,7 @@ impl Transport for Sim {
     }
 
     fn request_data(
+        _: &Params,
         _: &mut EpollOnly,
         _: &SimLink,
         own: &SocketAddr,
@@ -96,6 +97,7 @@ impl Transport for Sim {
     }
 
     fn read_request(
+        _: &Params,
         _: &mut EpollOnly,
         _: &SimLink,
         from: &SocketAddr,

@@ -66,4 +66,4 @@ pub use transport::readiness::{EpollOnly, Readiness, ReadyLink};
 pub use transport::registering::Registering;
 pub use transport::rxm;
 pub use transport::{HandshakeError, Origin, Transport};
-pub use tunables::{Defaults, LISTEN_BACKLOG, Tunables};
+pub use tunables::{Defaults, Given, LISTEN_BACKLOG, Tunables};

@@ -37,8 +37,22 @@ pub struct Defaults {
     pub max_saved_total: usize,
 }
 
+/// Most bytes of an injected message: it must fit into the transmit buffer together with its header.
+pub(crate) const MAX_INJECT: usize = TX_BUFFER / 2;
+
+/// Some of the parameters, where they are not read by the names that all transports have.
+#[derive(Clone, Copy, Debug)]
+pub struct Given {
+    /// As in [`Tunables`].
+    pub tx_size: usize,
+    /// As in [`Tunables`].
+    pub rx_size: usize,
+    /// As in [`Tunables`].
+    pub max_inject: usize,
+}
+
 /// Values of these parameters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Tunables {
     /// Entries of a transmit context whose opener names no number.
     pub tx_size: usize,
@@ -104,8 +118,7 @@ const fn numbers(defaults: &Defaults) -> [Number; 9] {
         Number {
             name: "max_inject",
             default: defaults.max_inject,
-            // What is injected must fit into the transmit buffer together with its header.
-            bounds: 0..=TX_BUFFER / 2,
+            bounds: 0..=MAX_INJECT,
             help: "maximum size for inject messages (default: #)",
         },
         Number {
@@ -173,6 +186,32 @@ impl Tunables {
     /// Declares and reads those of the provider of this name.
     #[must_use]
     pub fn read(name: &str, defaults: Defaults) -> Self {
+        Self::read_all(name, &defaults, None)
+    }
+
+    /// The same, but for those that are given.
+    #[must_use]
+    pub fn read_others(name: &str, defaults: Defaults, given: Given) -> Self {
+        Self::read_all(name, &defaults, Some(given))
+    }
+
+    /// These, but for those that are given.
+    #[must_use]
+    pub fn with(&self, given: Given) -> Self {
+        let Given {
+            tx_size,
+            rx_size,
+            max_inject,
+        } = given;
+        Self {
+            tx_size,
+            rx_size,
+            max_inject,
+            ..self.clone()
+        }
+    }
+
+    fn read_all(name: &str, defaults: &Defaults, given: Option<Given>) -> Self {
         let [
             max_inject,
             connect_timeout,
@@ -183,7 +222,12 @@ impl Tunables {
             max_saved_bytes,
             max_saved,
             max_saved_total,
-        ] = numbers(&defaults).map(|number| number.read(name));
+        ] = numbers(defaults).map(|number| match (given, number.name) {
+            (Some(given), "max_inject") => given.max_inject,
+            (Some(given), "tx_size") => given.tx_size,
+            (Some(given), "rx_size") => given.rx_size,
+            _ => number.read(name),
+        });
         let longest = match max_saved_size {
             UNLIMITED => None,
             size => Some(size.max(max_inject) as u64),

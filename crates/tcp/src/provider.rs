@@ -8,8 +8,8 @@ use ripstop_core::log::Subsys;
 use ripstop_core::provider;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, fi_info, fi_warn};
-use ripstop_stream::Fabric;
 use ripstop_stream::attr::{apply_defaults, asks_peer, driven, provider_version};
+use ripstop_stream::{Fabric, Tunables};
 use ripstop_types::{Result, Version};
 
 use crate::offers::offers;
@@ -57,7 +57,8 @@ impl ProviderInfo for TcpProvider {
         } else {
             offers.len()
         };
-        let answer = answer(NAME, &self.params, request, offers.iter().take(asked));
+        let offers = offers.iter().take(asked);
+        let answer = answer(NAME, &self.params, (*self.params).as_ref(), request, offers);
         if let Some(first) = answer.infos.first()
             && let Some(name) = &first.domain.name
         {
@@ -67,10 +68,12 @@ impl ProviderInfo for TcpProvider {
     }
 }
 
-/// The answers of provider `name` to a request, of those offers that fit it.
+/// The answers of provider `name` to a request, of those offers that fit it. `params` say which interfaces there are,
+/// `tunables` what is opened where the request does not say.
 pub(crate) fn answer<'a>(
     name: &str,
     params: &Params,
+    tunables: &Tunables,
     request: &Request<'_>,
     offers: impl IntoIterator<Item = &'a Info>,
 ) -> Answer {
@@ -85,7 +88,7 @@ pub(crate) fn answer<'a>(
     let offers = offers.into_iter();
     let mut answer = Answer::collect(offers.map(|offer| answers(request, offer, &addresses)));
     for found in &mut answer.infos {
-        apply_defaults(found, params.as_ref(), request.hints);
+        apply_defaults(found, tunables, request.hints);
     }
     answer
 }

@@ -10,11 +10,11 @@ use ripstop_core::provider;
 use ripstop_core::registry::{Answer, ProviderInfo};
 use ripstop_core::{FabricAttr, Info, fi_warn};
 use ripstop_os::Connect;
-use ripstop_stream::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer, provider_version};
+use ripstop_stream::attr::{MATCHED_RX, OPS, provider_version};
 use ripstop_stream::{
-    EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport, rxm,
+    EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport, Tunables, rxm,
 };
-use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
+use ripstop_types::{Errno, Flags, Result, Version};
 use ripstop_wire::rxm::cm::FlowControl;
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -31,6 +31,28 @@ const SAYS: rxm::Says = rxm::Says {
     flow_control: FlowControl::Off,
 };
 
+/// The parameters of sockets (`FI_TCP_*`) with those of packets (`FI_OFI_RXM_*`).
+#[derive(Debug)]
+pub struct RxmParams {
+    tcp: Params,
+    rxm: rxm::Settings,
+    shared: Tunables,
+}
+
+impl RxmParams {
+    fn read() -> Self {
+        let (tcp, rxm) = (Params::read(), rxm::Settings::read());
+        let shared = tcp.as_ref().with(rxm.given());
+        Self { tcp, rxm, shared }
+    }
+}
+
+impl AsRef<Tunables> for RxmParams {
+    fn as_ref(&self) -> &Tunables {
+        &self.shared
+    }
+}
+
 /// TCP with messages in packets.
 #[derive(Debug)]
 pub struct RxmTcp;
@@ -39,23 +61,23 @@ impl Transport for RxmTcp {
     const NAME: &'static str = NAME;
     const CONNECTED: bool = false;
     const AFTER_READS: bool = false;
-    type Params = Params;
+    type Params = RxmParams;
     type Addr = SocketAddr;
     type Link = TcpSocket;
     type Listener = TcpSocket;
     type System = Os;
     type Readiness = EpollOnly;
 
-    fn default_source(params: &Params) -> SocketAddr {
-        Tcp::default_source(params)
+    fn default_source(params: &RxmParams) -> SocketAddr {
+        Tcp::default_source(&params.tcp)
     }
 
-    fn bind(params: &Params, addr: &SocketAddr) -> Result<TcpSocket> {
-        Tcp::bind(params, addr)
+    fn bind(params: &RxmParams, addr: &SocketAddr) -> Result<TcpSocket> {
+        Tcp::bind(&params.tcp, addr)
     }
 
     /// There are no contexts in packets.
-    fn bind_contexts(_: &Params, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
+    fn bind_contexts(_: &RxmParams, addr: &SocketAddr, count: usize) -> Result<Vec<TcpSocket>> {
         fi_warn!(
             NAME,
             Subsys::EpCtrl,
@@ -65,30 +87,32 @@ impl Transport for RxmTcp {
         Err(Errno::EOPNOTSUPP)
     }
 
-    fn connect(_: &Params, to: &SocketAddr, from: Origin<Self>) -> Result<(TcpSocket, Connect)> {
+    fn connect(_: &RxmParams, to: &SocketAddr, from: Origin<Self>) -> Result<(TcpSocket, Connect)> {
         connect(to, from)
     }
 
-    fn prepare(params: &Params, link: &TcpSocket, dscp: Option<u8>) -> Result<()> {
-        Tcp::prepare(params, link, dscp)
+    fn prepare(params: &RxmParams, link: &TcpSocket, dscp: Option<u8>) -> Result<()> {
+        Tcp::prepare(&params.tcp, link, dscp)
     }
 
     fn request_data(
+        params: &RxmParams,
         _: &mut EpollOnly,
         _: &TcpSocket,
         own: &SocketAddr,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        SAYS.request(own.port(), greeting.pid)
+        SAYS.request(params.rxm.eager_max, own.port(), greeting.pid)
     }
 
     fn read_request(
+        params: &RxmParams,
         _: &mut EpollOnly,
         _: &TcpSocket,
         from: &SocketAddr,
         data: &[u8],
     ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
-        rxm::read_request(from, data)
+        rxm::read_request(params.rxm.eager_max, from, data)
     }
 
     fn reply_data(_: &mut EpollOnly, _: &TcpSocket, greeting: Greeting) -> Result<Vec<u8>> {
@@ -103,16 +127,16 @@ impl Transport for RxmTcp {
         rxm::read_reply(data)
     }
 
-    fn is_in_packets(_: &Params) -> bool {
+    fn is_in_packets(_: &RxmParams) -> bool {
         true
     }
 
-    fn max_atomic(_: &Params) -> usize {
-        rxm::MAX_ATOMIC
+    fn max_atomic(params: &RxmParams) -> usize {
+        params.rxm.max_atomic()
     }
 
-    fn packets(_: &Params, data: &[u8]) -> Option<PacketTerms> {
-        rxm::terms(data, ReadBy::Stream)
+    fn packets(params: &RxmParams, data: &[u8]) -> Option<PacketTerms> {
+        rxm::terms(data, params.rxm.eager_max, ReadBy::Stream)
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {
@@ -123,7 +147,7 @@ impl Transport for RxmTcp {
 /// The provider named `tcp;ofi_rxm`.
 #[derive(Debug)]
 pub struct RxmTcpProvider {
-    params: Arc<Params>,
+    params: Arc<RxmParams>,
 }
 
 impl Default for RxmTcpProvider {
@@ -133,33 +157,16 @@ impl Default for RxmTcpProvider {
 }
 
 impl RxmTcpProvider {
-    /// Reads the parameters of its sockets (`FI_TCP_*`).
+    /// Reads the parameters of packets (`FI_OFI_RXM_*`) and of sockets (`FI_TCP_*`).
     #[must_use]
     pub fn new() -> Self {
         Self {
-            params: Arc::new(Params::read()),
+            params: Arc::new(RxmParams::read()),
         }
     }
 
     fn offer(&self) -> Info {
-        let caps = Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::SHARED_AV | Flags::AV_USER_ID;
-        let mut info = offer::<RxmTcp>(
-            (*self.params).as_ref(),
-            &Offer {
-                ep_type: EpType::Rdm,
-                addr_format: AddrFormat::SockaddrIp,
-                protocol: Protocol::Rxm,
-                protocol_version: 1,
-                domain_caps: caps,
-                ops: OPS | Flags::TAGGED,
-                rx_caps: MATCHED_RX | SOURCES,
-                rx_ctx_cnt: 1,
-            },
-        );
-        info.caps -= Flags::NAMED_RX_CTX;
-        info.tx.caps -= Flags::NAMED_RX_CTX;
-        (info.domain.max_ep_tx_ctx, info.domain.max_ep_rx_ctx) = (1, 1);
-        info
+        rxm::offer::<RxmTcp>(&self.params.shared, OPS | Flags::TAGGED, MATCHED_RX)
     }
 }
 
@@ -177,7 +184,11 @@ impl ProviderInfo for RxmTcpProvider {
     }
 
     fn getinfo(&self, request: &Request<'_>) -> Answer {
-        answer(NAME, &self.params, request, [&self.offer()])
+        let params = &self.params;
+        let mut answer = answer(NAME, &params.tcp, &params.shared, request, [&self.offer()]);
+        let infos = answer.infos.iter_mut();
+        infos.for_each(|info| params.rxm.apply(info));
+        answer
     }
 }
 

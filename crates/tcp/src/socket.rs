@@ -81,6 +81,7 @@ impl Transport for Tcp {
     }
 
     fn request_data(
+        _: &Params,
         _: &mut EpollOnly,
         _: &TcpSocket,
         own: &SocketAddr,
@@ -91,6 +92,7 @@ impl Transport for Tcp {
     }
 
     fn read_request(
+        _: &Params,
         _: &mut EpollOnly,
         _: &TcpSocket,
         from: &SocketAddr,

@@ -239,7 +239,7 @@ errors! {
             /// That of this side.
             expected: u32,
         } => "longest eager message of {found} bytes, expected {expected}: set \
-             FI_OFI_RXM_BUFFER_SIZE and FI_OFI_RXM_EAGER_LIMIT of the peer alike",
+             FI_OFI_RXM_BUFFER_SIZE on both sides alike, with libfabric 1.17 FI_OFI_RXM_EAGER_LIMIT, too",
         /// The reason of a refusal.
         RxmReason {
             /// The byte on the wire.

@@ -98,7 +98,7 @@ impl<T: Transport> State<T> {
         };
         let greeting = Greeting::request(features, 0, T::pid(&self.params));
         let greeting = greeting.with_context(rdm.context);
-        T::request_data(&mut self.readiness, link, &rdm.addr, greeting)
+        T::request_data(&self.params, &mut self.readiness, link, &rdm.addr, greeting)
     }
 
     fn handle_answer(&mut self, id: ConnId) {

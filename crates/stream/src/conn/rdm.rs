@@ -217,7 +217,8 @@ impl<T: Transport> State<T> {
             peer: from,
             header,
         } = request;
-        let (greeting, peer) = match T::read_request(&mut self.readiness, &link, &from, data) {
+        let asked = T::read_request(&self.params, &mut self.readiness, &link, &from, data);
+        let (greeting, peer) = match asked {
             Ok(asked) => asked,
             Err(error) => {
                 log_warn!(

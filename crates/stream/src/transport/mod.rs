@@ -148,6 +148,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// # Errors
     /// Of the system; the attempt has failed.
     fn request_data(
+        params: &Self::Params,
         readiness: &mut Self::Readiness,
         link: &Self::Link,
         own: &Self::Addr,
@@ -160,6 +161,7 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// # Errors
     /// Why it is refused; a line in the log says so.
     fn read_request(
+        params: &Self::Params,
         readiness: &mut Self::Readiness,
         link: &Self::Link,
         from: &Self::Addr,

@@ -1,20 +1,46 @@
 //! What transports whose messages are in packets of `ofi_rxm` say when they connect (`docs/design/rxm.md`).
 
+mod settings;
+
+pub use settings::Settings;
+
 use core::result::Result as CoreResult;
 use std::net::SocketAddr;
 
+use ripstop_core::Info;
 use ripstop_engine::stream::{PacketTerms, ReadBy};
-use ripstop_types::Result;
-use ripstop_wire::rxm::ATOMIC_LEN;
-use ripstop_wire::rxm::cm::{Answer, EAGER_MAX, FlowControl, Number, Reason, Request};
+use ripstop_types::{AddrFormat, EpType, Flags, Protocol, Result};
+use ripstop_wire::rxm::cm::{Answer, FlowControl, Number, Reason, Request};
 use ripstop_wire::xnet::rdm::Greeting;
 use ripstop_wire::{ByteOrder, WireError};
 
-use crate::transport::HandshakeError;
+use crate::attr::{self, Offer, SOURCES};
+use crate::transport::{HandshakeError, Transport};
+use crate::tunables::Tunables;
 
-/// Most bytes of memory that one atomic changes: so many operands, as many to compare with and the
-/// pieces of memory are what a receiver of the C library has room for.
-pub const MAX_ATOMIC: usize = (EAGER_MAX as usize - ATOMIC_LEN) / 2;
+/// What is offered over any transport: endpoints without further contexts, with these operations, and these
+/// capabilities of their receive contexts.
+#[must_use]
+pub fn offer<T: Transport>(tunables: &Tunables, ops: Flags, rx_caps: Flags) -> Info {
+    let caps = Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::SHARED_AV | Flags::AV_USER_ID;
+    let mut info = attr::offer::<T>(
+        tunables,
+        &Offer {
+            ep_type: EpType::Rdm,
+            addr_format: AddrFormat::SockaddrIp,
+            protocol: Protocol::Rxm,
+            protocol_version: 1,
+            domain_caps: caps,
+            ops,
+            rx_caps: rx_caps | SOURCES,
+            rx_ctx_cnt: 1,
+        },
+    );
+    info.caps -= Flags::NAMED_RX_CTX;
+    info.tx.caps -= Flags::NAMED_RX_CTX;
+    (info.domain.max_ep_tx_ctx, info.domain.max_ep_rx_ctx) = (1, 1);
+    info
+}
 
 /// What connection data says of this side.
 #[derive(Clone, Copy, Debug)]
@@ -48,15 +74,16 @@ fn emitted<const N: usize>(bytes: CoreResult<[u8; N], WireError>) -> Result<Vec<
 }
 
 impl Says {
-    /// The data of a request by the endpoint that listens on this port.
+    /// The data of a request by the endpoint that listens on this port. `eager_max`: the longest message that is
+    /// sent in one packet, in bytes; peers have the same.
     ///
     /// # Errors
     /// What cannot be said.
-    pub fn request(self, port: u16, pid: u32) -> Result<Vec<u8>> {
+    pub fn request(self, eager_max: u32, port: u16, pid: u32) -> Result<Vec<u8>> {
         let request = Request {
             port,
             flow_control: self.flow_control,
-            eager_max: EAGER_MAX,
+            eager_max,
             rx_size: self.rx_size,
             number: number(pid),
         };
@@ -77,19 +104,20 @@ impl Says {
     }
 }
 
-/// What a request from this address says, and where its sender listens.
+/// What a request from this address says, and where its sender listens. `eager_max` is this side's.
 ///
 /// # Errors
 /// Data that is none, or of a peer whose eager messages have another length.
 pub fn read_request(
+    eager_max: u32,
     from: &SocketAddr,
     data: &[u8],
 ) -> CoreResult<(Greeting, SocketAddr), HandshakeError> {
     let request = Request::parse(ByteOrder::NATIVE, data).map_err(HandshakeError::Wrong)?;
-    if request.eager_max != EAGER_MAX {
+    if request.eager_max != eager_max {
         return Err(HandshakeError::Wrong(WireError::RxmEagerMax {
             found: request.eager_max,
-            expected: EAGER_MAX,
+            expected: eager_max,
         }));
     }
     let peer = SocketAddr::new(from.ip(), request.port);
@@ -105,15 +133,15 @@ pub fn read_reply(data: &[u8]) -> CoreResult<Greeting, HandshakeError> {
     Ok(greeting(0, answer.number))
 }
 
-/// The terms of a connection, by the peer's request or answer.
+/// The terms of a connection, by the peer's request or answer. `eager_max` is that of both sides.
 #[must_use]
-pub fn terms(data: &[u8], announced: ReadBy) -> Option<PacketTerms> {
+pub fn terms(data: &[u8], eager_max: u32, announced: ReadBy) -> Option<PacketTerms> {
     let asked = Request::parse(ByteOrder::NATIVE, data).map(|request| request.number);
     let number =
         asked.or_else(|_| Answer::parse(ByteOrder::NATIVE, data).map(|answer| answer.number));
     number.ok().map(|number| PacketTerms {
         number: number.in_packets(),
-        eager_max: u64::from(EAGER_MAX),
+        eager_max: u64::from(eager_max),
         announced,
     })
 }
@@ -126,4 +154,24 @@ pub fn refusal(connected: bool) -> Vec<u8> {
         false => Reason::Refused,
     };
     reason.emit().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_asked_for_the_length_of_this_side() {
+        let says = Says {
+            rx_size: 1,
+            flow_control: FlowControl::Off,
+        };
+        let from = SocketAddr::from(([127, 0, 0, 1], 9));
+        let data = says.request(4096, 7, 3).expect("fits");
+        let (greeting, peer) = read_request(4096, &from, &data).expect("the same");
+        assert_eq!((greeting.pid, peer.port()), (3, 7));
+        assert!(read_request(16384, &from, &data).is_err());
+        let terms = terms(&data, 4096, ReadBy::Stream).expect("a request");
+        assert_eq!(terms.eager_max, 4096);
+    }
 }

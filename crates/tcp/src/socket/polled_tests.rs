@@ -132,21 +132,23 @@ impl Transport for Looked {
     }
 
     fn request_data(
+        params: &Params,
         _: &mut PolledReadiness,
         link: &TcpSocket,
         own: &SocketAddr,
         hi: Greeting,
     ) -> Result<Vec<u8>> {
-        Tcp::request_data(&mut EpollOnly, link, own, hi)
+        Tcp::request_data(params, &mut EpollOnly, link, own, hi)
     }
 
     fn read_request(
+        params: &Params,
         _: &mut PolledReadiness,
         link: &TcpSocket,
         from: &SocketAddr,
         data: &[u8],
     ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
-        Tcp::read_request(&mut EpollOnly, link, from, data)
+        Tcp::read_request(params, &mut EpollOnly, link, from, data)
     }
 }
 

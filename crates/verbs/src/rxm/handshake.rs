@@ -16,7 +16,7 @@ use ripstop_wire::xnet::cm::{HEADER_LEN, Header, Kind};
 use crate::private_data;
 use crate::rxm::NAME;
 use crate::rxm::devices::device_of;
-use crate::rxm::pipe::Pipe;
+use crate::rxm::pipe::{Pipe, Shape};
 
 /// How long looking for a peer's device may take, twice.
 const RESOLVING: Duration = Duration::from_secs(2);
@@ -80,6 +80,7 @@ fn agreed(data: &[u8]) -> (u64, bool) {
 pub(crate) struct Handshake {
     // The queue pair ends before its id.
     pub(crate) pipe: Option<Pipe>,
+    shape: Shape,
     pub(crate) id: Arc<CmId>,
     pub(crate) step: Step,
     /// A message of the peer that is to be read.
@@ -95,13 +96,14 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     /// A link that asks, or has been asked with this data of a request.
-    pub(crate) fn new(id: Arc<CmId>, step: Step, request: &[u8]) -> Result<Self> {
+    pub(crate) fn new(id: Arc<CmId>, step: Step, request: &[u8], shape: Shape) -> Result<Self> {
         let unread = match step {
             Step::Asked => message(Kind::Request, request)?,
             _ => Vec::new(),
         };
         Ok(Self {
             pipe: None,
+            shape,
             id,
             step,
             unread,
@@ -142,7 +144,7 @@ impl Handshake {
 
     fn open_pipe(&mut self) -> Result<&mut Pipe> {
         let device = device_of(&self.id)?;
-        let pipe = Pipe::open(&self.id, &device.context, &device.pd)?;
+        let pipe = Pipe::open(&self.id, &device.context, &device.pd, self.shape)?;
         Ok(self.pipe.insert(pipe))
     }
 

@@ -18,7 +18,7 @@ use ripstop_wire::xnet::base::RmaIovs;
 use crate::rxm::NAME;
 use crate::rxm::devices::named;
 use crate::rxm::handshake::{Handshake, Step};
-use crate::rxm::pipe::Pipe;
+use crate::rxm::pipe::{Pipe, Shape};
 
 /// Between two looks at whether what was written has arrived.
 const DELIVERY_PAUSE: Duration = Duration::from_micros(200);
@@ -37,28 +37,34 @@ impl RdmaLink {
     ///
     /// # Errors
     /// Of the device and the system.
-    pub(crate) fn to(to: &SocketAddr, from: Option<SocketAddr>) -> Result<Self> {
+    pub(crate) fn to(to: &SocketAddr, from: Option<SocketAddr>, shape: Shape) -> Result<Self> {
         let events = EventChannel::new()?;
         let id = CmId::new(&events)?;
         let from = from.map(|from| SocketAddr::new(from.ip(), 0));
-        Self::new(events, id, Step::Fresh(*to, from), &[])
+        Self::new(events, id, Step::Fresh(*to, from), &[], shape)
     }
 
     /// A link of a request, with its data.
     ///
     /// # Errors
     /// As for [`RdmaLink::to`].
-    pub(crate) fn of_request(id: Arc<CmId>, data: &[u8]) -> Result<Self> {
+    pub(crate) fn of_request(id: Arc<CmId>, data: &[u8], shape: Shape) -> Result<Self> {
         let events = EventChannel::new()?;
         let id = CmId::migrate(id, &events)?;
-        Self::new(events, id, Step::Asked, data)
+        Self::new(events, id, Step::Asked, data, shape)
     }
 
-    fn new(events: Arc<EventChannel>, id: Arc<CmId>, step: Step, data: &[u8]) -> Result<Self> {
+    fn new(
+        events: Arc<EventChannel>,
+        id: Arc<CmId>,
+        step: Step,
+        data: &[u8],
+        shape: Shape,
+    ) -> Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(&events, 0, Interest::READ)?;
         Ok(Self {
-            handshake: Mutex::new(Handshake::new(id, step, data)?),
+            handshake: Mutex::new(Handshake::new(id, step, data, shape)?),
             events,
             epoll,
         })

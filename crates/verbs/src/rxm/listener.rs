@@ -13,24 +13,26 @@ use ripstop_types::{Errno, Result};
 
 use crate::rxm::NAME;
 use crate::rxm::link::RdmaLink;
+use crate::rxm::pipe::Shape;
 
 /// An id that listens, with its event channel.
 #[derive(Debug)]
 pub struct RdmaListener {
     id: Arc<CmId>,
     events: Arc<EventChannel>,
+    shape: Shape,
 }
 
 impl RdmaListener {
-    /// A listener at an address of a device.
+    /// A listener at an address of a device, for connections of this shape.
     ///
     /// # Errors
     /// As for [`CmId::bind`].
-    pub(crate) fn bind(addr: &SocketAddr) -> Result<Self> {
+    pub(crate) fn bind(addr: &SocketAddr, shape: Shape) -> Result<Self> {
         let events = EventChannel::new()?;
         let id = CmId::new(&events)?;
         id.bind(addr)?;
-        Ok(Self { id, events })
+        Ok(Self { id, events, shape })
     }
 }
 
@@ -65,7 +67,7 @@ impl Listener for RdmaListener {
             };
             let Some(peer) = id.peer_addr() else { continue };
             // One that is dropped is refused.
-            match RdmaLink::of_request(id, &event.data) {
+            match RdmaLink::of_request(id, &event.data, self.shape) {
                 Ok(link) => return Ok(Some((link, peer))),
                 Err(error) => fi_warn_sparse!(
                     NAME,

@@ -1,13 +1,17 @@
-//! Parameters: those of connections (`FI_OFI_RXM_*`), and those of devices (`FI_VERBS_*`).
+//! Parameters: those of packets (`FI_OFI_RXM_*`), those of devices (`FI_VERBS_*`), and what C has none of
+//! (`FI_RIPSTOP_RXM_*`).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ripstop_stream::{Defaults, Tunables};
+use ripstop_stream::{Defaults, Tunables, rxm};
 use ripstop_types::Result;
 
 use crate::devices::{self, Device};
+
+/// The prefix of parameters that C lacks: they are for this provider alone, and not for C's `ofi_rxm`.
+const OURS: &str = "ripstop_rxm";
 
 const DEFAULTS: Defaults = Defaults {
     max_inject: 128,
@@ -20,6 +24,7 @@ const DEFAULTS: Defaults = Defaults {
 #[derive(Debug)]
 pub struct Params {
     shared: Tunables,
+    pub(crate) rxm: rxm::Settings,
     pub(crate) verbs: Arc<crate::params::Params>,
     devices: Mutex<Vec<Arc<Device>>>,
 }
@@ -32,18 +37,21 @@ impl AsRef<Tunables> for Params {
 
 impl Params {
     pub(crate) fn read() -> Self {
+        let rxm = rxm::Settings::read();
         Self {
-            shared: Tunables::read("ofi_rxm", DEFAULTS),
+            shared: Tunables::read_others(OURS, DEFAULTS, rxm.given()),
+            rxm,
             verbs: Arc::new(crate::params::Params::read()),
             devices: Mutex::default(),
         }
     }
 
-    /// The devices, found by the first call, and by each that asks for that.
+    /// The devices, found by the first call, and by each that asks for that, unless the user says which do.
     ///
     /// # Errors
     /// As for [`devices::find`].
     pub(crate) fn devices(&self, again: bool) -> Result<Vec<Arc<Device>>> {
+        let again = self.rxm.rescan.unwrap_or(again);
         let mut found = self.devices.lock();
         if found.is_empty() || again {
             let all = devices::find(&self.verbs)?;

@@ -14,9 +14,9 @@ use ripstop_ibverbs::{
 };
 use ripstop_mem::UserBuf;
 use ripstop_os::{IoVec, IoVecMut};
+use ripstop_stream::rxm;
 use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::rxm::cm::EAGER_MAX;
 use ripstop_wire::rxm::{BASE_LEN, Body, Packet};
 
 use crate::rxm::NAME;
@@ -24,26 +24,44 @@ use crate::rxm::credits::Credits;
 use crate::rxm::incoming::{Inbox, Incoming};
 use crate::rxm::outgoing::{Started, UnitHeader};
 
-/// The longest packet in bytes.
-const PACKET_MAX: usize = BASE_LEN + EAGER_MAX as usize;
+/// What a connection has room for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// The longest packet in bytes.
+    packet_max: usize,
+    /// Receives, each with a buffer for one packet.
+    receives: u16,
+    /// Buffers for packets and writes that are under way.
+    sends: u16,
+    /// Room in the queue of requests to send, without that for credits.
+    requests: u16,
+}
 
-/// Bytes from one buffer of an area to the next.
-const STRIDE: usize = PACKET_MAX.next_multiple_of(64);
+impl Shape {
+    /// What the parameters say.
+    pub(crate) fn new(settings: &rxm::Settings) -> Self {
+        Self {
+            packet_max: BASE_LEN + settings.eager_max as usize,
+            receives: settings.msg_rx_size,
+            sends: (settings.msg_tx_size / 4).max(1),
+            requests: settings.msg_tx_size,
+        }
+    }
 
-/// Receives of a connection, each for one packet: 1 MiB of memory.
-const RECEIVES: u16 = 64;
+    /// Bytes from one buffer of an area to the next.
+    const fn stride(&self) -> usize {
+        self.packet_max.next_multiple_of(64)
+    }
 
-/// Buffers for packets and writes that are under way.
-const SENDS: u16 = 32;
+    const fn buffer_at(&self, slot: u16) -> usize {
+        slot as usize * self.stride()
+    }
 
-/// The buffer behind these, for packets with credits.
-const CREDIT_SEND: u16 = SENDS;
-
-/// Reads that are under way.
-const READS: usize = 16;
-
-/// Room in the queue of requests to send, without that for credits.
-const REQUESTS: usize = SENDS as usize + READS;
+    /// The buffer behind the others, for packets with credits.
+    const fn credit_send(&self) -> u16 {
+        self.sends
+    }
+}
 
 /// Completions that are taken at a time.
 const COMPLETIONS: usize = 16;
@@ -102,6 +120,7 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct Pipe {
     qp: Qp,
+    shape: Shape,
     cq: Arc<Cq>,
     channel: Arc<CompletionChannel>,
     pd: Arc<Pd>,
@@ -130,19 +149,20 @@ pub(crate) struct Pipe {
     is_behind: bool,
 }
 
-const fn buffer_at(slot: u16) -> usize {
-    slot as usize * STRIDE
-}
-
 impl Pipe {
     /// The queue pair of an id that has a device, with all receives posted.
-    pub(crate) fn open(id: &Arc<CmId>, context: &Arc<Context>, pd: &Arc<Pd>) -> Result<Self> {
+    pub(crate) fn open(
+        id: &Arc<CmId>,
+        context: &Arc<Context>,
+        pd: &Arc<Pd>,
+        shape: Shape,
+    ) -> Result<Self> {
         let channel = CompletionChannel::new(context)?;
-        let requests = REQUESTS + 1;
-        let cq = Cq::new(context, requests + usize::from(RECEIVES), Some(&channel))?;
+        let (requests, receives) = (usize::from(shape.requests) + 1, shape.receives);
+        let cq = Cq::new(context, requests + usize::from(receives), Some(&channel))?;
         let cap = QpCap {
             send: requests as u32,
-            recv: RECEIVES.into(),
+            recv: receives.into(),
             send_sge: 1,
             recv_sge: 1,
             inline: 0,
@@ -150,15 +170,16 @@ impl Pipe {
         let qp = Qp::new(id, pd, &cq, &cq, None, cap)?;
         let pipe = Self {
             qp,
+            shape,
             cq,
             channel,
-            sends: SendArea::new(pd, STRIDE * (usize::from(SENDS) + 1))?,
-            receives: RecvArea::new(pd, STRIDE * usize::from(RECEIVES))?,
+            sends: SendArea::new(pd, shape.buffer_at(shape.sends + 1))?,
+            receives: RecvArea::new(pd, shape.buffer_at(receives))?,
             pd: Arc::clone(pd),
-            free: (0..SENDS).collect(),
+            free: (0..shape.sends).collect(),
             credit_free: true,
-            room: REQUESTS,
-            credits: Credits::new(RECEIVES.into()),
+            room: shape.requests.into(),
+            credits: Credits::new(receives.into()),
             to: 0,
             outgoing: Outgoing::Header,
             header: UnitHeader::new(),
@@ -170,7 +191,7 @@ impl Pipe {
             ended: false,
             is_behind: false,
         };
-        (0..RECEIVES).try_for_each(|slot| pipe.post_receive(slot))?;
+        (0..receives).try_for_each(|slot| pipe.post_receive(slot))?;
         Ok(pipe)
     }
 
@@ -240,7 +261,8 @@ impl Pipe {
     pub(crate) fn is_delivered(&mut self) -> bool {
         self.poll();
         let nothing_begun = matches!(self.outgoing, Outgoing::Header);
-        self.ended || (nothing_begun && self.room == REQUESTS && self.credit_free)
+        self.ended
+            || (nothing_begun && self.room == usize::from(self.shape.requests) && self.credit_free)
     }
 
     /// Takes what was completed.
@@ -279,7 +301,7 @@ impl Pipe {
         if completion.kind() == WcKind::Recv {
             return self.received(id as u16, completion.len());
         }
-        if id as u16 == CREDIT_SEND && id & READ == 0 {
+        if id as u16 == self.shape.credit_send() && id & READ == 0 {
             self.credit_free = true;
             return;
         }
@@ -317,7 +339,7 @@ impl Pipe {
     /// A packet has arrived.
     fn received(&mut self, slot: u16, len: usize) {
         let mut front = [0; BASE_LEN];
-        self.receives.read(buffer_at(slot), &mut front);
+        self.receives.read(self.shape.buffer_at(slot), &mut front);
         if len == BASE_LEN
             && let Ok(packet) = Packet::parse(ByteOrder::NATIVE, &front, len as u64)
         {
@@ -337,7 +359,9 @@ impl Pipe {
     }
 
     fn post_receive(&self, slot: u16) -> Result<()> {
-        let memory = [self.receives.sge(buffer_at(slot), PACKET_MAX)?];
+        let memory = [self
+            .receives
+            .sge(self.shape.buffer_at(slot), self.shape.packet_max)?];
         let request = RecvRequest::new(slot.into(), &memory)?;
         self.qp
             .post_recv(&mut [request])
@@ -367,11 +391,12 @@ impl Pipe {
             body: Body::Credit(more),
         };
         self.credit_free = false;
-        let bytes = self.sends.bytes(buffer_at(CREDIT_SEND), BASE_LEN);
+        let slot = self.shape.credit_send();
+        let bytes = self.sends.bytes(self.shape.buffer_at(slot), BASE_LEN);
         let emitted = packet.emit(ByteOrder::NATIVE, bytes);
         let posted = emitted
             .map_err(|error| error.errno())
-            .and_then(|_| self.post_buffer(CREDIT_SEND, BASE_LEN, Operation::Send(None), 0));
+            .and_then(|_| self.post_buffer(slot, BASE_LEN, Operation::Send(None), 0));
         self.note_failure(posted);
     }
 
@@ -383,7 +408,7 @@ impl Pipe {
     }
 
     fn post_buffer(&self, slot: u16, len: usize, operation: Operation, mark: u64) -> Result<()> {
-        let memory = [self.sends.sge(buffer_at(slot), len)?];
+        let memory = [self.sends.sge(self.shape.buffer_at(slot), len)?];
         // To some devices a piece of no bytes is one of very many.
         let pieces = memory.get(..len.min(1)).unwrap_or_default();
         self.post(u64::from(slot) | mark, operation, pieces)
@@ -466,7 +491,7 @@ impl Pipe {
     fn begin(&mut self, started: Started) -> Result<()> {
         match started {
             Started::Acknowledgement => {}
-            Started::Packet(len, ack) if (BASE_LEN..=PACKET_MAX).contains(&len) => {
+            Started::Packet(len, ack) if (BASE_LEN..=self.shape.packet_max).contains(&len) => {
                 self.outgoing = Outgoing::Packet(len, None, 0, ack);
             }
             Started::Packet(..) => return Err(Errno::EMSGSIZE),
@@ -519,7 +544,9 @@ impl Pipe {
                 slot
             }
         };
-        let room = self.sends.bytes(buffer_at(slot) + have, len - have);
+        let room = self
+            .sends
+            .bytes(self.shape.buffer_at(slot) + have, len - have);
         let used = vec.copy_part(skip, room);
         let have = have + used;
         self.outgoing = Outgoing::Packet(len, Some(slot), have, ack);
@@ -548,10 +575,11 @@ impl Pipe {
         let Some(piece) = writing.to.front_mut() else {
             return Err(Errno::EPROTO);
         };
-        let whole = (piece.len as usize).min(PACKET_MAX);
-        let room = self
-            .sends
-            .bytes(buffer_at(slot) + writing.have, whole - writing.have);
+        let whole = (piece.len as usize).min(self.shape.packet_max);
+        let room = self.sends.bytes(
+            self.shape.buffer_at(slot) + writing.have,
+            whole - writing.have,
+        );
         let used = vec.copy_part(skip, room);
         writing.have += used;
         if writing.have < whole {
@@ -589,9 +617,9 @@ impl Pipe {
             self.poll();
         }
         let mut done = Vec::new();
-        let receives = &self.receives;
+        let (receives, shape) = (&self.receives, self.shape);
         let copy = |slot, range: std::ops::Range<usize>, vec: &mut IoVecMut<'_>, skip| {
-            receives.read_to(buffer_at(slot) + range.start, range.len(), vec, skip)
+            receives.read_to(shape.buffer_at(slot) + range.start, range.len(), vec, skip)
         };
         let read = self.inbox.read(copy, vecs, &mut done);
         self.told -= self.inbox.take_reads_done();

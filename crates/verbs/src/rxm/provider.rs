@@ -6,11 +6,9 @@ use ripstop_core::hints::Request;
 use ripstop_core::ip::answers;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, provider};
-use ripstop_stream::Fabric;
-use ripstop_stream::attr::{self, Offer, SOURCES, apply_defaults, provider_version};
-use ripstop_types::{
-    AddrFormat, EpType, Errno, Flags, MrMode, MsgOrder, Protocol, Result, Version, flags,
-};
+use ripstop_stream::attr::{apply_defaults, provider_version};
+use ripstop_stream::{Fabric, rxm};
+use ripstop_types::{Errno, Flags, MrMode, MsgOrder, Result, Version, flags};
 
 use crate::devices::Device;
 use crate::provider::{is_from, none, strange};
@@ -31,7 +29,7 @@ impl Default for RxmVerbsProvider {
 }
 
 impl RxmVerbsProvider {
-    /// Reads the parameters of connections (`FI_OFI_RXM_*`) and of devices (`FI_VERBS_*`).
+    /// Reads the parameters of packets (`FI_OFI_RXM_*`, `FI_RIPSTOP_RXM_*`) and of devices (`FI_VERBS_*`).
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -40,34 +38,19 @@ impl RxmVerbsProvider {
     }
 
     fn offer(&self, device: &Device) -> Info {
-        const RX: Flags = flags![RECV MULTI_RECV REMOTE_READ REMOTE_WRITE];
-        let caps = Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::SHARED_AV | Flags::AV_USER_ID;
-        let mut info = attr::offer::<RxmVerbs>(
-            (*self.params).as_ref(),
-            &Offer {
-                ep_type: EpType::Rdm,
-                addr_format: AddrFormat::SockaddrIp,
-                protocol: Protocol::Rxm,
-                protocol_version: 1,
-                domain_caps: caps,
-                ops: flags![MSG TAGGED RMA ATOMIC TRIGGER],
-                rx_caps: RX | SOURCES,
-                rx_ctx_cnt: 1,
-            },
-        );
+        let ops = flags![MSG TAGGED RMA ATOMIC TRIGGER];
+        let rx = flags![RECV MULTI_RECV REMOTE_READ REMOTE_WRITE];
+        let mut info = rxm::offer::<RxmVerbs>((*self.params).as_ref(), ops, rx);
         // The peer's device reads and writes at once, its program carries out atomics when it comes to that.
         let mixed = MsgOrder::RAR | MsgOrder::RAW | MsgOrder::WAW;
         info.tx.msg_order -= mixed;
         info.rx.msg_order -= mixed;
-        info.caps -= Flags::NAMED_RX_CTX;
-        info.tx.caps -= Flags::NAMED_RX_CTX;
         info.tx.op_flags -= Flags::COMMIT_COMPLETE;
         info.domain.mr_mode =
             MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY | MrMode::BASIC;
         info.domain.mr_key_size = size_of::<u32>();
         info.domain.mr_iov_limit = 1;
         info.domain.cq_data_size = size_of::<u32>();
-        (info.domain.max_ep_tx_ctx, info.domain.max_ep_rx_ctx) = (1, 1);
         info.domain.name = Some(device.name.clone());
         info.fabric.name = Some(device.fabric.clone());
         info.nic = Some(Arc::clone(&device.nic));
@@ -112,6 +95,7 @@ impl ProviderInfo for RxmVerbsProvider {
         }
         for info in &mut answer.infos {
             apply_defaults(info, (*self.params).as_ref(), request.hints);
+            self.params.rxm.apply(info);
         }
         answer
     }

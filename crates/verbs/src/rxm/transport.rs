@@ -14,6 +14,7 @@ use crate::rxm::NAME;
 use crate::rxm::link::RdmaLink;
 use crate::rxm::listener::RdmaListener;
 use crate::rxm::params::Params;
+use crate::rxm::pipe::Shape;
 use crate::rxm::readiness::RdmaReadiness;
 
 /// What connection data says.
@@ -49,7 +50,7 @@ impl Transport for RxmVerbs {
             ip if ip.is_unspecified() => params.first_address().ip(),
             ip => ip,
         };
-        RdmaListener::bind(&SocketAddr::new(ip, addr.port()))
+        RdmaListener::bind(&SocketAddr::new(ip, addr.port()), Shape::new(&params.rxm))
     }
 
     /// There are no contexts in packets.
@@ -63,13 +64,17 @@ impl Transport for RxmVerbs {
         Err(Errno::EOPNOTSUPP)
     }
 
-    fn connect(_: &Params, to: &SocketAddr, from: Origin<Self>) -> Result<(RdmaLink, Connect)> {
+    fn connect(
+        params: &Params,
+        to: &SocketAddr,
+        from: Origin<Self>,
+    ) -> Result<(RdmaLink, Connect)> {
         let from = match from {
             Origin::Listening(addr) => Some(addr),
             Origin::Address(addr) => addr,
             Origin::Bound(_) => None,
         };
-        RdmaLink::to(to, from).map(|link| (link, Connect::Connected))
+        RdmaLink::to(to, from, Shape::new(&params.rxm)).map(|link| (link, Connect::Connected))
     }
 
     fn prepare(_: &Params, _: &RdmaLink, _: Option<u8>) -> Result<()> {
@@ -77,21 +82,23 @@ impl Transport for RxmVerbs {
     }
 
     fn request_data(
+        params: &Params,
         _: &mut RdmaReadiness,
         _: &RdmaLink,
         own: &SocketAddr,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        SAYS.request(own.port(), greeting.pid)
+        SAYS.request(params.rxm.eager_max, own.port(), greeting.pid)
     }
 
     fn read_request(
+        params: &Params,
         _: &mut RdmaReadiness,
         _: &RdmaLink,
         from: &SocketAddr,
         data: &[u8],
     ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
-        rxm::read_request(from, data)
+        rxm::read_request(params.rxm.eager_max, from, data)
     }
 
     fn reply_data(_: &mut RdmaReadiness, _: &RdmaLink, greeting: Greeting) -> Result<Vec<u8>> {
@@ -110,12 +117,12 @@ impl Transport for RxmVerbs {
         true
     }
 
-    fn max_atomic(_: &Params) -> usize {
-        rxm::MAX_ATOMIC
+    fn max_atomic(params: &Params) -> usize {
+        params.rxm.max_atomic()
     }
 
-    fn packets(_: &Params, data: &[u8]) -> Option<PacketTerms> {
-        rxm::terms(data, ReadBy::Device(ANNOUNCED_MAX))
+    fn packets(params: &Params, data: &[u8]) -> Option<PacketTerms> {
+        rxm::terms(data, params.rxm.eager_max, ReadBy::Device(ANNOUNCED_MAX))
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {
