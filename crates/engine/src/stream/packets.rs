@@ -258,6 +258,9 @@ impl<B: Buffer> Engine<B> {
         match Unit::parse(order, bytes).map_err(&mut fail)? {
             Unit::Packet(packet, flags) => self.handle_packet(conn_id, &packet, flags)?,
             Unit::Plain(header) => match header.op {
+                Op::Write if self.writes_by_device(conn_id) => {
+                    self.note_written(conn_id, &header)?;
+                }
                 Op::Tag | Op::Write | Op::ReadReq | Op::ReadRsp | Op::Refuse => {
                     self.handle_header(conn_id, &header)?;
                 }
@@ -266,6 +269,12 @@ impl<B: Buffer> Engine<B> {
             },
         }
         Ok(used)
+    }
+
+    /// Whether what peers write is there when its header comes, and nothing follows.
+    fn writes_by_device(&self, conn_id: ConnId) -> bool {
+        let packets = self.conns.get(conn_id).and_then(|c| c.packets.as_ref());
+        packets.is_some_and(|packets| matches!(packets.announced, ReadBy::Device(_)))
     }
 
     fn handle_packet(&mut self, conn_id: ConnId, packet: &Packet, flags: BaseFlags) -> Result<()> {

@@ -6,7 +6,7 @@ use ripstop_wire::xnet::cm::Extensions;
 
 use crate::id::{ConnId, MrId, ResponseId};
 use crate::mr::{Access, Mr};
-use crate::stream::arriving::Target;
+use crate::stream::arriving::{RxState, Target};
 use crate::stream::conn::Conn;
 use crate::stream::engine::{Engine, NO_COMPLETION};
 use crate::stream::records::{Refusal, Response};
@@ -150,6 +150,15 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
+    /// A peer's device has written memory of this side, and says so: all of it is there.
+    pub(super) fn note_written(&mut self, conn_id: ConnId, header: &Header) -> Result<()> {
+        let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
+        conn.envelope = one_sided(header, conn.config.src);
+        conn.rx = RxState::Header;
+        self.finish_write(conn_id, None);
+        Ok(())
+    }
+
     pub(super) fn note_refusal(
         &mut self,
         conn: ConnId,
@@ -208,7 +217,10 @@ impl<B: Buffer> Engine<B> {
         let written = core::mem::replace(&mut conn.write.regions, NO_REGIONS);
         let envelope = conn.envelope;
         conn.write.commit = false;
-        let len = conn.write.iov.len();
+        let len = match atomic {
+            None => envelope.len,
+            Some(_) => conn.write.iov.len(),
+        };
         let mut before = None;
         for id in written.into_iter().flatten() {
             let Some(mr) = self.regions.get_mut(id) else {

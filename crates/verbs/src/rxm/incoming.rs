@@ -7,7 +7,7 @@ use std::ops::Range;
 use ripstop_os::IoVecMut;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
+use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op, RmaIov, RmaIovs};
 
 /// What has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(crate) enum Incoming {
     /// What was sent or written is with the peer, of those that the engine waits for.
     Acknowledgement,
     /// The peer has written memory of this side, and says so with this data, which has used the receive with
-    /// this number.
-    Written(u16, u32),
+    /// this number. So many bytes, which are there: none of them are read.
+    Written(u16, u32, usize),
     /// So many bytes were read, which are where the engine wants them.
     Read(u64),
 }
@@ -28,10 +28,17 @@ impl Incoming {
         match self {
             Self::Packet(_, len) => Header::new(Op::Msg, len as u64),
             Self::Acknowledgement => Header::ack(),
-            Self::Written(_, data) => Header {
-                cq_data: Some(data.into()),
-                ..Header::new(Op::Write, 0)
-            },
+            Self::Written(_, data, len) => {
+                let to = RmaIov {
+                    len: len as u64,
+                    ..RmaIov::default()
+                };
+                Header {
+                    cq_data: Some(data.into()),
+                    rma: RmaIovs::one(to),
+                    ..Header::new(Op::Write, len as u64)
+                }
+            }
             Self::Read(len) => Header::new(Op::ReadRsp, len),
         }
     }
@@ -143,7 +150,7 @@ impl Inbox {
             self.read = 0;
             self.units.pop_front();
             match unit {
-                Incoming::Packet(slot, _) | Incoming::Written(slot, _) => done.push(slot),
+                Incoming::Packet(slot, _) | Incoming::Written(slot, ..) => done.push(slot),
                 Incoming::Read(_) => self.reads_done += 1,
                 Incoming::Acknowledgement => {}
             }
@@ -187,7 +194,7 @@ mod tests {
             Incoming::Packet(0, 5),
             Incoming::Read(7),
             Incoming::Acknowledgement,
-            Incoming::Written(2, 3),
+            Incoming::Written(2, 3, 1000),
             Incoming::Packet(1, 10),
             Incoming::Read(0),
         ];

@@ -296,7 +296,8 @@ impl Pipe {
         }
         let id = completion.id();
         if let (WcKind::RecvWrite, Some(data)) = (completion.kind(), completion.immediate()) {
-            return self.inbox.push(Incoming::Written(id as u16, data));
+            let written = Incoming::Written(id as u16, data, completion.len());
+            return self.inbox.push(written);
         }
         if completion.kind() == WcKind::Recv {
             return self.received(id as u16, completion.len());

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 
 use proptest::prelude::*;
-use ripstop_types::RmaIov;
+use ripstop_types::{Flags, RmaIov};
 use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Message, Packet, Part, Segment, emit_packet};
 use ripstop_wire::xnet::base::{Answer, BaseFlags, Reason, RmaIovs};
 
@@ -428,6 +428,30 @@ fn of_what_a_device_reads_there_is_no_more_than_was_said() {
     assert_eq!(f.done(), [1]);
     assert_eq!(memory(&f, first), None);
     f.announce(3);
+}
+
+#[test]
+fn what_a_device_wrote_is_told_with_its_length() {
+    let mut f = Fixture::down();
+    f.up_read_by(Extensions::empty(), ReadBy::Device(2));
+    // The device has checked key and bounds: there is no region here.
+    let written = Header {
+        cq_data: Some(7),
+        rma: RmaIovs::one(RmaIov {
+            addr: 0,
+            len: 1000,
+            key: 0,
+        }),
+        ..Header::new(Op::Write, 1000)
+    };
+    f.header(&written).unwrap();
+    let told = f.pop().unwrap();
+    assert_eq!((told.len, told.data), (1000, 7));
+    let flags = Flags::RMA | Flags::REMOTE_WRITE | Flags::REMOTE_CQ_DATA;
+    assert_eq!(told.flags, flags);
+    // What comes next is a header.
+    f.header(&written).unwrap();
+    assert_eq!(f.pop().unwrap().len, 1000);
 }
 
 #[test]
