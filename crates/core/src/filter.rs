@@ -63,8 +63,7 @@ impl Filter {
     /// that of its topmost layer.
     #[must_use]
     pub fn names_layer(&self, name: &str) -> bool {
-        let top = name.rsplit(';').next().unwrap_or(name);
-        !self.negated && (self.lists(name) || self.lists(top))
+        !self.negated && (self.lists(name) || self.lists(topmost(name)))
     }
 
     /// Whether an interface of this (possibly layered) provider passes: by its full name, or
@@ -72,12 +71,20 @@ impl Filter {
     #[must_use]
     pub fn allows_layered(&self, name: &str) -> bool {
         let above = |listed: &str| is_layer_of(listed, name);
+        if self.negated && self.lists(topmost(name)) {
+            return false;
+        }
         self.is_open() || (self.lists(name) || self.names().any(above)) != self.negated
     }
 
     fn lists(&self, name: &str) -> bool {
         self.names().any(|listed| listed.eq_ignore_ascii_case(name))
     }
+}
+
+/// The topmost layer of a name.
+fn topmost(name: &str) -> &str {
+    name.rsplit(';').next().unwrap_or(name)
 }
 
 /// Whether `layered` is `core` with more layers upon it: `tcp;ofi_rxm` of `tcp`.

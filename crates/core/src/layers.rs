@@ -51,7 +51,8 @@ impl Inner {
     /// Whether a provider of this name can answer at all.
     pub(crate) fn admits(self, provider: &str, is_named: bool) -> bool {
         let offload = starts_with(provider, OFFLOAD_PREFIX);
-        let below = !is_layer(provider) && !offload && !provider.eq_ignore_ascii_case("lnx");
+        let layered = is_layer(provider) || provider.contains(';');
+        let below = !layered && !offload && !provider.eq_ignore_ascii_case("lnx");
         (!offload || self.0.contains(Self::OFFLOAD))
             && (!self.asks_below() || (below && (is_named || !stands_alone(provider))))
     }
@@ -86,6 +87,7 @@ mod tests {
         assert!(from_layer.admits("tcp", false) && from_layer.admits("udp", false));
         assert!(!from_layer.admits("shm", false) && from_layer.admits("shm", true));
         assert!(!from_layer.admits("ofi_rxm", true) && !from_layer.admits("lnx", true));
+        assert!(!from_layer.admits("verbs;ofi_rxm", true));
         let from_program = Inner::of(Flags::SOURCE);
         assert!(from_program.admits("ofi_rxm", false) && from_program.admits("lnx", false));
         assert!(!from_program.admits("off_coll", true));

@@ -40,7 +40,8 @@ pub trait ProviderInfo: Send + Sync + 'static {
         None
     }
 
-    /// Whether it answers only who asks for it by its name, in the hints or in `FI_PROVIDER`.
+    /// Whether it answers only who asks for it by its name, in the hints or in `FI_PROVIDER`. Asked for each
+    /// request.
     fn is_by_name_only(&self) -> bool {
         false
     }
@@ -240,13 +241,13 @@ impl Registry {
         if let Some(asked) = asked.filter(|asked| !ProviderName(asked).concerns(name)) {
             return Refusal::NotAsked(asked.to_owned()).into();
         }
-        if provider.is_by_name_only() {
-            if !self.filter.names_layer(name) && !asked.is_some_and(|asked| asks_for(asked, name)) {
-                return Refusal::Unnamed(name.to_owned()).into();
-            }
-            if layer_of_object(&self.providers.read(), name).is_some() {
-                return Refusal::Replaced(topmost(name).to_owned()).into();
-            }
+        let is_meant =
+            || self.filter.names_layer(name) || asked.is_some_and(|asked| asks_for(asked, name));
+        if provider.is_by_name_only() && !is_meant() {
+            return Refusal::Unnamed(name.to_owned()).into();
+        }
+        if layer_of_object(&self.providers.read(), name).is_some() {
+            return Refusal::Replaced(topmost(name).to_owned()).into();
         }
         let is_named = asked.is_some_and(|asked| !ProviderName(asked).names_none());
         if !inner.admits(name, is_named) {

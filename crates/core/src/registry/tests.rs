@@ -284,6 +284,23 @@ fn hints_that_are_not_read_are_for_providers_from_objects() {
 /// an object.
 struct Layered(Arc<Fake>, Option<&'static Path>);
 
+/// One that is built in under the whole name, and answers whoever asks.
+struct Open(Arc<Fake>);
+
+impl ProviderInfo for Open {
+    fn name(&self) -> &str {
+        self.0.name
+    }
+
+    fn version(&self) -> Version {
+        self.0.version
+    }
+
+    fn getinfo(&self, request: &Request<'_>) -> Answer {
+        self.0.getinfo(request)
+    }
+}
+
 impl ProviderInfo for Layered {
     fn name(&self) -> &str {
         self.0.name
@@ -353,6 +370,31 @@ fn who_answers_only_its_name_is_found_by_hints_or_the_variable() {
     let _tcp = only.register(fake("tcp"));
     let _rxm = only.register(Arc::new(Layered(fake("tcp;ofi_rxm"), None)));
     assert_eq!(names(&only.getinfo(&any()).unwrap()), ["tcp;ofi_rxm"]);
+}
+
+#[test]
+fn layers_that_are_built_in_answer_as_those_of_c() {
+    let all = |filter| {
+        let set = set(filter);
+        let registered = [
+            set.register(fake("verbs")),
+            set.register(Arc::new(Open(fake("verbs;ofi_rxm")))),
+            set.register(fake("tcp")),
+        ];
+        let found = set.getinfo(&any()).map(|infos| names(&infos).join(" "));
+        (found.unwrap_or_default(), registered)
+    };
+    assert_eq!(all(None).0, "verbs verbs;ofi_rxm tcp");
+    assert_eq!(all(Some("verbs")).0, "verbs verbs;ofi_rxm");
+    assert_eq!(all(Some("^ofi_rxm")).0, "verbs tcp");
+    assert_eq!(all(Some("^verbs")).0, "tcp");
+
+    // The layer of an object takes its place, and does not see it below itself.
+    let set = set(None);
+    let _rxm = set.register(Arc::new(Open(fake("verbs;ofi_rxm"))));
+    let path = Path::new("/lib/librxm-fi.so");
+    let _object = set.register(Arc::new(Layered(fake("ofi_rxm"), Some(path))));
+    assert_eq!(names(&set.getinfo(&any()).unwrap()), ["ofi_rxm"]);
 }
 
 #[test]

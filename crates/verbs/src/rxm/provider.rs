@@ -6,6 +6,7 @@ use ripstop_core::hints::Request;
 use ripstop_core::ip::answers;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, provider};
+use ripstop_ibverbs::{available, has_devices};
 use ripstop_stream::attr::{apply_defaults, provider_version};
 use ripstop_stream::{Fabric, rxm};
 use ripstop_types::{Errno, Flags, MrMode, MsgOrder, Result, Version, flags};
@@ -67,11 +68,15 @@ impl ProviderInfo for RxmVerbsProvider {
         provider_version()
     }
 
+    /// Where there is no device, only who names it wants to know why.
     fn is_by_name_only(&self) -> bool {
-        true
+        !has_devices()
     }
 
     fn getinfo(&self, request: &Request<'_>) -> Answer {
+        if let Err(missing) = available() {
+            return Refusal::Failed(Errno::ENOSYS, missing.to_string()).into();
+        }
         let devices = match self.params.devices(request.flags.contains(Flags::RESCAN)) {
             Ok(devices) if !devices.is_empty() => devices,
             Ok(_) => return Refusal::Failed(Errno::ENODEV, none().to_owned()).into(),
