@@ -14,7 +14,8 @@ pub(crate) fn source_of<T: Transport>(info: &Info) -> Result<Option<T::Addr>> {
 
 /// The address an RDM endpoint of this `fi_info` listens on.
 pub(crate) fn rdm_source<T: Transport>(params: &T::Params, info: &Info) -> Result<T::Addr> {
-    Ok(source_of::<T>(info)?.unwrap_or_else(|| T::default_source(params)))
+    let asked = source_of::<T>(info)?;
+    Ok(T::rdm_source(params, info.domain.name.as_deref(), asked))
 }
 
 /// A listener at an address, as [`Transport::bind`], with a line in the log where there is none.

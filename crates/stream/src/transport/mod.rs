@@ -69,6 +69,16 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// The address of an endpoint or listener whose `fi_info` names none.
     fn default_source(params: &Self::Params) -> Self::Addr;
 
+    /// The address that an RDM endpoint of the domain with this name listens at, where its `fi_info` has this
+    /// source address.
+    fn rdm_source(
+        params: &Self::Params,
+        _domain: Option<&str>,
+        asked: Option<Self::Addr>,
+    ) -> Self::Addr {
+        asked.unwrap_or_else(|| Self::default_source(params))
+    }
+
     /// Whether this process is behind a firewall, so that it connects to its peers and they do not
     /// connect to it. They are told so.
     fn is_firewalled(_: &Self::Params) -> bool {

@@ -17,6 +17,9 @@ pub trait Registering<L> {
     /// Whether it does: then nothing else here is called where it does not.
     const SUPPORTED: bool;
 
+    /// The largest key of a region.
+    const MAX_KEY: u64 = u64::MAX;
+
     /// Lets peers read or write a region of a domain with this name, whose key is returned.
     ///
     /// # Errors

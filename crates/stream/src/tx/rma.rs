@@ -255,6 +255,13 @@ impl<T: Transport> State<T> {
     }
 
     fn start_rma(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>, more: bool) -> Result<()> {
+        if let Some(beyond) = key_beyond(rma.remote.as_slice(), RegisteringOf::<T>::MAX_KEY) {
+            return Err(refused!(
+                T::EpData,
+                EINVAL,
+                "{beyond:#x} is no key of a device's memory, which has 32 bits: give what fi_mr_key says at the peer"
+            ));
+        }
         let payload = [&rma.iov, &Iov::EMPTY];
         let no_payload = rma.kind == RmaKind::Read;
         let silent = rma.inject && !rma.completion;
@@ -298,5 +305,29 @@ impl<T: Transport> State<T> {
             self.hand_over(id);
         }
         Ok(())
+    }
+}
+
+/// The first key that is larger than any can be.
+fn key_beyond(remote: &[RmaIov], max: u64) -> Option<u64> {
+    let mut keys = remote.iter().map(|piece| piece.key);
+    keys.find(|key| *key > max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_no_longer_than_those_there_are() {
+        let with = |key| RmaIov {
+            addr: 0,
+            len: 1,
+            key,
+        };
+        let device = u64::from(u32::MAX);
+        assert_eq!(key_beyond(&[with(1), with(device)], device), None);
+        assert_eq!(key_beyond(&[with(1), with(1 << 32)], device), Some(1 << 32));
+        assert_eq!(key_beyond(&[with(u64::MAX)], u64::MAX), None);
     }
 }

@@ -261,6 +261,8 @@ impl Registering<RdmaLink> for ByDevice {
 
     const SUPPORTED: bool = true;
 
+    const MAX_KEY: u64 = u32::MAX as u64;
+
     fn register(domain: &str, memory: UserBuf, access: Access) -> Result<(Mr, u64)> {
         let device = named(domain)?;
         let mut flags = ibverbs::Access::empty();

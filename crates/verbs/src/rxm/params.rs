@@ -60,11 +60,38 @@ impl Params {
         Ok(found.clone())
     }
 
-    /// The first address of the first device.
-    pub(crate) fn first_address(&self) -> SocketAddr {
+    /// The first address of the device with this name, or of the first one.
+    pub(crate) fn first_address(&self, device: Option<&str>) -> SocketAddr {
         let devices = self.devices(false).unwrap_or_default();
-        let mut all = devices.iter().flat_map(|device| &device.addresses);
-        let none = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        all.next().map_or(none, |local| local.addr)
+        let all = devices.iter().flat_map(|device| {
+            let addresses = device.addresses.iter();
+            addresses.map(|local| (device.name.as_str(), local.addr))
+        });
+        first_of(all, device)
+    }
+}
+
+/// Of these addresses, each with its device.
+fn first_of<'a>(
+    mut all: impl Iterator<Item = (&'a str, SocketAddr)>,
+    device: Option<&str>,
+) -> SocketAddr {
+    let found = all.find(|(name, _)| device.is_none_or(|device| device == *name));
+    let none = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    found.map_or(none, |(_, addr)| addr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_without_an_address_is_at_the_device_of_its_domain() {
+        let at = |host| SocketAddr::from(([10, 0, 0, host], 0));
+        let all = [("rxe0", at(1)), ("rxe0", at(2)), ("rxe1", at(3))];
+        assert_eq!(first_of(all.into_iter(), Some("rxe1")), at(3));
+        assert_eq!(first_of(all.into_iter(), None), at(1));
+        let none = SocketAddr::from(([0, 0, 0, 0], 0));
+        assert_eq!(first_of(all.into_iter(), Some("mlx5_0")), none);
     }
 }

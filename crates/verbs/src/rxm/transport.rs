@@ -42,15 +42,22 @@ impl Transport for RxmVerbs {
     type Readiness = RdmaReadiness;
 
     fn default_source(params: &Params) -> SocketAddr {
-        params.first_address()
+        params.first_address(None)
+    }
+
+    /// Peers reach an endpoint by the device that its domain's memory is registered with.
+    fn rdm_source(params: &Params, domain: Option<&str>, asked: Option<SocketAddr>) -> SocketAddr {
+        match asked {
+            Some(addr) if !addr.ip().is_unspecified() => addr,
+            _ => {
+                let ip = params.first_address(domain).ip();
+                SocketAddr::new(ip, asked.map_or(0, |addr| addr.port()))
+            }
+        }
     }
 
     fn bind(params: &Params, addr: &SocketAddr) -> Result<RdmaListener> {
-        let ip = match addr.ip() {
-            ip if ip.is_unspecified() => params.first_address().ip(),
-            ip => ip,
-        };
-        RdmaListener::bind(&SocketAddr::new(ip, addr.port()), Shape::new(&params.rxm))
+        RdmaListener::bind(addr, Shape::new(&params.rxm))
     }
 
     /// There are no contexts in packets.
