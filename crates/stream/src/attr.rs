@@ -179,6 +179,30 @@ pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
     }
 }
 
+/// What is offered over any transport with messages in packets: endpoints without further contexts, with these operations, and these
+/// capabilities of their receive contexts.
+#[must_use]
+pub fn packet_offer<T: Transport>(tunables: &Tunables, ops: Flags, rx_caps: Flags) -> Info {
+    let caps = Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::SHARED_AV | Flags::AV_USER_ID;
+    let mut info = offer::<T>(
+        tunables,
+        &Offer {
+            ep_type: EpType::Rdm,
+            addr_format: AddrFormat::SockaddrIp,
+            protocol: Protocol::Rxm,
+            protocol_version: 1,
+            domain_caps: caps,
+            ops,
+            rx_caps: rx_caps | SOURCES,
+            rx_ctx_cnt: 1,
+        },
+    );
+    info.caps -= Flags::NAMED_RX_CTX;
+    info.tx.caps -= Flags::NAMED_RX_CTX;
+    (info.domain.max_ep_tx_ctx, info.domain.max_ep_rx_ctx) = (1, 1);
+    info
+}
+
 /// The most that an endpoint of any kind can be opened with. The sizes of contexts are hints.
 pub(crate) fn most<T: Transport>(tunables: &Tunables) -> Info {
     let mut most = offer::<T>(

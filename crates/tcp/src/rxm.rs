@@ -10,7 +10,7 @@ use ripstop_core::provider;
 use ripstop_core::registry::{Answer, ProviderInfo};
 use ripstop_core::{FabricAttr, Info, fi_warn};
 use ripstop_os::Connect;
-use ripstop_stream::attr::{MATCHED_RX, OPS, provider_version};
+use ripstop_stream::attr::{MATCHED_RX, OPS, packet_offer, provider_version};
 use ripstop_stream::{
     EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport, Tunables, rxm,
 };
@@ -18,7 +18,7 @@ use ripstop_types::{Errno, Flags, Result, Version};
 use ripstop_wire::rxm::cm::FlowControl;
 use ripstop_wire::xnet::rdm::Greeting;
 
-use crate::params::Params;
+use crate::params::{self, Params};
 use crate::provider::answer;
 use crate::socket::{Tcp, TcpSocket, connect};
 
@@ -59,6 +59,7 @@ pub struct RxmTcp;
 
 impl Transport for RxmTcp {
     const NAME: &'static str = NAME;
+    const PARAMS: &'static str = params::NAME;
     const CONNECTED: bool = false;
     const AFTER_READS: bool = false;
     type Params = RxmParams;
@@ -166,7 +167,7 @@ impl RxmTcpProvider {
     }
 
     fn offer(&self) -> Info {
-        rxm::offer::<RxmTcp>(&self.params.shared, OPS | Flags::TAGGED, MATCHED_RX)
+        packet_offer::<RxmTcp>(&self.params.shared, OPS | Flags::TAGGED, MATCHED_RX)
     }
 }
 

@@ -65,7 +65,7 @@ impl<T: Transport> State<T> {
                  wait for receives, untagged ones included, and what is behind them waits too; post \
                  receives for them or drop them (FI_PEEK with FI_DISCARD, fi_msg(3); \
                  Endpoint::discard), or let more be kept (FI_{}_MAX_SAVED*, fi_info -e)",
-                T::NAME.to_uppercase()
+                T::PARAMS.to_uppercase()
             );
         }
         false
@@ -185,7 +185,7 @@ impl<T: Transport> State<T> {
                     T::EpCtrl,
                     "{peer}: connected, but it does not answer; it is waited for until it makes \
                      progress (FI_{}_ANSWER_TIMEOUT)",
-                    T::NAME.to_uppercase()
+                    T::PARAMS.to_uppercase()
                 );
             }
         }

@@ -17,7 +17,7 @@ use crate::state::connection::{Connection, Phase, Role};
 use crate::state::ep::Named;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
-use crate::transport::{Origin, Transport};
+use crate::transport::{HandshakeError, Origin, Transport};
 use crate::tunables::FIRST_RETRY;
 
 impl<T: Transport> State<T> {
@@ -210,6 +210,15 @@ impl<T: Transport> State<T> {
         self.attach(id, link, Interest::READ)
     }
 
+    fn read_request(
+        &mut self,
+        link: &T::Link,
+        from: &T::Addr,
+        data: &[u8],
+    ) -> core::result::Result<(Greeting, T::Addr), HandshakeError> {
+        T::read_request(&self.params, &mut self.readiness, link, from, data)
+    }
+
     /// A peer asks to connect to an RDM endpoint.
     pub(crate) fn handle_request(&mut self, ep: EpId, request: Request<T>, data: &[u8]) {
         let Request {
@@ -217,8 +226,7 @@ impl<T: Transport> State<T> {
             peer: from,
             header,
         } = request;
-        let asked = T::read_request(&self.params, &mut self.readiness, &link, &from, data);
-        let (greeting, peer) = match asked {
+        let (greeting, peer) = match self.read_request(&link, &from, data) {
             Ok(asked) => asked,
             Err(error) => {
                 log_warn!(

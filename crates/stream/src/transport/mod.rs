@@ -29,8 +29,11 @@ use crate::tunables::Tunables;
 /// A way for endpoints of one kind to reach each other. It stands for a provider in the types of
 /// its objects; there is no value of it.
 pub trait Transport: Debug + Sized + Send + Sync + 'static {
-    /// The name of the provider: the prefix of its parameters, and in lines of the log.
+    /// The name of the provider, in lines of the log.
     const NAME: &'static str;
+
+    /// The prefix of the parameters that all transports have, without `FI_`.
+    const PARAMS: &'static str = Self::NAME;
 
     /// Whether it has connected endpoints (`FI_EP_MSG`).
     const CONNECTED: bool = true;

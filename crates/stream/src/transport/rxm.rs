@@ -7,40 +7,13 @@ pub use settings::Settings;
 use core::result::Result as CoreResult;
 use std::net::SocketAddr;
 
-use ripstop_core::Info;
 use ripstop_engine::stream::{PacketTerms, ReadBy};
-use ripstop_types::{AddrFormat, EpType, Flags, Protocol, Result};
+use ripstop_types::Result;
 use ripstop_wire::rxm::cm::{Answer, FlowControl, Number, Reason, Request};
 use ripstop_wire::xnet::rdm::Greeting;
 use ripstop_wire::{ByteOrder, WireError};
 
-use crate::attr::{self, Offer, SOURCES};
-use crate::transport::{HandshakeError, Transport};
-use crate::tunables::Tunables;
-
-/// What is offered over any transport: endpoints without further contexts, with these operations, and these
-/// capabilities of their receive contexts.
-#[must_use]
-pub fn offer<T: Transport>(tunables: &Tunables, ops: Flags, rx_caps: Flags) -> Info {
-    let caps = Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::SHARED_AV | Flags::AV_USER_ID;
-    let mut info = attr::offer::<T>(
-        tunables,
-        &Offer {
-            ep_type: EpType::Rdm,
-            addr_format: AddrFormat::SockaddrIp,
-            protocol: Protocol::Rxm,
-            protocol_version: 1,
-            domain_caps: caps,
-            ops,
-            rx_caps: rx_caps | SOURCES,
-            rx_ctx_cnt: 1,
-        },
-    );
-    info.caps -= Flags::NAMED_RX_CTX;
-    info.tx.caps -= Flags::NAMED_RX_CTX;
-    (info.domain.max_ep_tx_ctx, info.domain.max_ep_rx_ctx) = (1, 1);
-    info
-}
+use crate::transport::HandshakeError;
 
 /// What connection data says of this side.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use ripstop_types::Result;
 use crate::devices::{self, Device};
 
 /// The prefix of parameters that C lacks: they are for this provider alone, and not for C's `ofi_rxm`.
-const OURS: &str = "ripstop_rxm";
+pub(crate) const OURS: &str = "ripstop_rxm";
 
 const DEFAULTS: Defaults = Defaults {
     max_inject: 128,

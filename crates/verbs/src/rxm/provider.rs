@@ -7,8 +7,8 @@ use ripstop_core::ip::answers;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, provider};
 use ripstop_ibverbs::{available, has_devices};
-use ripstop_stream::attr::{apply_defaults, provider_version};
-use ripstop_stream::{Fabric, rxm};
+use ripstop_stream::Fabric;
+use ripstop_stream::attr::{apply_defaults, packet_offer, provider_version};
 use ripstop_types::{Errno, Flags, MrMode, MsgOrder, Result, Version, flags};
 
 use crate::devices::Device;
@@ -41,7 +41,7 @@ impl RxmVerbsProvider {
     fn offer(&self, device: &Device) -> Info {
         let ops = flags![MSG TAGGED RMA ATOMIC TRIGGER];
         let rx = flags![RECV MULTI_RECV REMOTE_READ REMOTE_WRITE];
-        let mut info = rxm::offer::<RxmVerbs>((*self.params).as_ref(), ops, rx);
+        let mut info = packet_offer::<RxmVerbs>((*self.params).as_ref(), ops, rx);
         // The peer's device reads and writes at once, its program carries out atomics when it comes to that.
         let mixed = MsgOrder::RAR | MsgOrder::RAW | MsgOrder::WAW;
         info.tx.msg_order -= mixed;

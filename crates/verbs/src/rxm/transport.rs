@@ -13,7 +13,7 @@ use ripstop_wire::xnet::rdm::Greeting;
 use crate::rxm::NAME;
 use crate::rxm::link::RdmaLink;
 use crate::rxm::listener::RdmaListener;
-use crate::rxm::params::Params;
+use crate::rxm::params::{self, Params};
 use crate::rxm::pipe::Shape;
 use crate::rxm::readiness::RdmaReadiness;
 
@@ -32,6 +32,7 @@ pub struct RxmVerbs;
 
 impl Transport for RxmVerbs {
     const NAME: &'static str = NAME;
+    const PARAMS: &'static str = params::OURS;
     const CONNECTED: bool = false;
     const AFTER_READS: bool = false;
     type Params = Params;
