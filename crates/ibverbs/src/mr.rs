@@ -3,6 +3,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ pub struct Mr {
     raw: NonNull<ibv_mr>,
     lkey: u32,
     rkey: u32,
+    start: usize,
     len: usize,
 }
 
@@ -67,12 +69,15 @@ impl Mr {
         // SAFETY: as for the other key.
         let rkey = unsafe { (*raw.as_ptr()).rkey };
         let pd = Arc::clone(pd);
+        // The device, or the driver, uses addresses in it as pointers.
+        let start = buf.as_ptr().expose_provenance();
         let len = buf.len();
         Ok(Self {
             pd,
             raw,
             lkey,
             rkey,
+            start,
             len,
         })
     }
@@ -87,6 +92,22 @@ impl Mr {
     #[must_use]
     pub fn rkey(&self) -> u32 {
         self.rkey
+    }
+
+    /// The addresses of its memory.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
+
+    /// A part of its memory, for a request; `None` if that is not all in the region, or is of 4 GiB and more.
+    #[must_use]
+    pub fn part(&self, addr: usize, len: usize) -> Option<Sge> {
+        let at = addr.checked_sub(self.start)?;
+        if at.checked_add(len)? > self.len {
+            return None;
+        }
+        Sge::at(addr, len, self.lkey)
     }
 
     /// The protection domain it was registered with.

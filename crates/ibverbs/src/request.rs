@@ -33,6 +33,12 @@ impl Sge {
         let addr = buf.as_ptr().expose_provenance() as u64;
         Ok(Self(ibv_sge { addr, length, lkey }))
     }
+
+    /// Memory at an address that is in the region with this key. `None` for 4 GiB and more.
+    pub(crate) fn at(addr: usize, len: usize, lkey: u32) -> Option<Self> {
+        let (addr, length) = (addr as u64, u32::try_from(len).ok()?);
+        Some(Self(ibv_sge { addr, length, lkey }))
+    }
 }
 
 impl fmt::Debug for Sge {

@@ -65,6 +65,13 @@ macro_rules! vectors {
                 self.raw.iov_len
             }
 
+            /// Where the first one is: a number, to be compared.
+            #[must_use]
+            #[inline]
+            pub fn addr(&self) -> usize {
+                self.raw.iov_base.addr()
+            }
+
             /// Whether there are no bytes.
             #[must_use]
             #[inline]

@@ -359,6 +359,7 @@ impl Member {
                 );
             }
         }
+        self.write_from_region();
         let (one, before) = (Parked::park(vec![0; 8]), Parked::park(vec![0; 8]));
         copy_out(one.buf(), &1_u64.to_ne_bytes());
         let mut last = None;
@@ -383,6 +384,32 @@ impl Member {
             let number = u64::from_ne_bytes(read(before.buf()).try_into().expect("8"));
             assert!(last < Some(number), "{last:?}, then {number}");
             last = Some(number);
+        }
+    }
+
+    /// Writes from registered memory, which may be used again once that is completed.
+    fn write_from_region(&self) {
+        let rank = self.board.rank;
+        // Nobody else writes to this process' share of its own memory.
+        let here = self.memory.buf().slice(rank * SHARE, SHARE);
+        let here = here.expect("inside");
+        for other in self.others() {
+            let expected = pattern(rank, other, SHARE);
+            copy_out(here, &expected);
+            let remote = [self.remote(other, rank * SHARE, SHARE)];
+            let call = RmaCall {
+                remote: &remote,
+                peer: self.peers[other],
+                data: None,
+                context: 7,
+                flags: Some(Flags::COMPLETION),
+            };
+            self.post(|_| (), || self.ep.write(&[here], &call));
+            self.complete("write from a region", 1);
+            copy_out(here, &vec![0; SHARE]);
+            self.post(|_| (), || self.ep.read(&[here], &call));
+            self.complete("read into a region", 1);
+            assert!(read(here) == expected, "written at {other}");
         }
     }
 

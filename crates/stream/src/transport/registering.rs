@@ -42,6 +42,12 @@ pub trait Registering<L> {
         Ok(())
     }
 
+    /// Whether the device writes to peers straight from this memory, which the program has registered. Then
+    /// the memory is in use until the write is delivered, and the completion says so.
+    fn writes_from(_memory: &[UserBuf]) -> bool {
+        false
+    }
+
     /// The peer may read the message with this index, until it says that it has. Returns what to announce.
     ///
     /// # Errors

@@ -182,6 +182,13 @@ impl<T: Transport> State<T> {
             level: level(kind, given),
             work: false,
         };
+        if RegisteringOf::<T>::SUPPORTED
+            && kind == RmaKind::Write
+            && rma.level == Level::Sent
+            && RegisteringOf::<T>::writes_from(rma.iov.segments())
+        {
+            rma.level = Level::Delivered;
+        }
         if let Some(id) = work {
             (rma.work, rma.completion, rma.context) = (true, true, id.index());
             // What the peer denies is to be known before its end is told.

@@ -5,11 +5,14 @@ use std::sync::{Arc, OnceLock};
 use ripstop_ibverbs::{CmId, Context, Pd, devices};
 use ripstop_types::{Errno, Result};
 
+use crate::rxm::registered::Registered;
+
 /// An open device.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
     pub(crate) context: Arc<Context>,
     pub(crate) pd: Arc<Pd>,
+    pub(crate) registered: Arc<Registered>,
 }
 
 /// All that connections are made on, opened by the first call.
@@ -24,12 +27,22 @@ pub(crate) fn opened() -> Result<&'static [Opened]> {
     let mut all = Vec::new();
     for context in devices()? {
         let pd = Pd::new(&context)?;
-        all.push(Opened { context, pd });
+        let registered = Arc::default();
+        all.push(Opened {
+            context,
+            pd,
+            registered,
+        });
     }
     if all.is_empty() {
         return Err(Errno::ENODEV);
     }
     Ok(OPENED.get_or_init(|| all))
+}
+
+/// Those that were opened.
+pub(crate) fn known() -> &'static [Opened] {
+    opened().unwrap_or_default()
 }
 
 /// The one that an id is bound to.

@@ -144,7 +144,7 @@ impl Handshake {
 
     fn open_pipe(&mut self) -> Result<&mut Pipe> {
         let device = device_of(&self.id)?;
-        let pipe = Pipe::open(&self.id, &device.context, &device.pd, self.shape)?;
+        let pipe = Pipe::open(&self.id, device, self.shape)?;
         Ok(self.pipe.insert(pipe))
     }
 

@@ -16,9 +16,10 @@ use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::NAME;
-use crate::rxm::devices::named;
+use crate::rxm::devices::{self, Opened, named};
 use crate::rxm::handshake::{Handshake, Step};
-use crate::rxm::pipe::{Pipe, Shape};
+use crate::rxm::pipe::{DIRECT_MIN, Pipe, Shape};
+use crate::rxm::registered::Region;
 
 /// Between two looks at whether what was written has arrived.
 const DELIVERY_PAUSE: Duration = Duration::from_micros(200);
@@ -257,13 +258,13 @@ impl Link for RdmaLink {
 pub struct ByDevice;
 
 impl Registering<RdmaLink> for ByDevice {
-    type Region = Mr;
+    type Region = Region;
 
     const SUPPORTED: bool = true;
 
     const MAX_KEY: u64 = u32::MAX as u64;
 
-    fn register(domain: &str, memory: UserBuf, access: Access) -> Result<(Mr, u64)> {
+    fn register(domain: &str, memory: UserBuf, access: Access) -> Result<(Region, u64)> {
         let device = named(domain)?;
         let mut flags = ibverbs::Access::empty();
         flags.set(ibverbs::Access::REMOTE_READ, access.read);
@@ -280,7 +281,17 @@ impl Registering<RdmaLink> for ByDevice {
             );
         })?;
         let key = region.rkey().into();
-        Ok((region, key))
+        Ok((Region::new(region, &device.registered), key))
+    }
+
+    fn writes_from(memory: &[UserBuf]) -> bool {
+        let has = |device: &Opened, part: &UserBuf| {
+            part.len() >= DIRECT_MIN && device.registered.find(part.addr(), part.len()).is_some()
+        };
+        // Each long piece is worth it.
+        memory
+            .iter()
+            .any(|part| devices::known().iter().any(|device| has(device, part)))
     }
 
     fn told_reads(link: &RdmaLink) -> usize {

@@ -13,6 +13,7 @@ mod params;
 mod pipe;
 mod provider;
 mod readiness;
+mod registered;
 mod transport;
 
 pub use provider::RxmVerbsProvider;

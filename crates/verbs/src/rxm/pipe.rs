@@ -1,6 +1,10 @@
 //! A queue pair with its buffers: what a link writes goes out by it, and what arrives is read from it.
 
 mod reads;
+mod writes;
+
+pub(crate) use writes::DIRECT_MIN;
+use writes::Writing;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,20 +13,22 @@ use std::sync::Arc;
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_ibverbs::{
-    CmId, CompletionChannel, Context, Cq, Mr, Operation, Pd, Qp, QpCap, RecvArea, RecvRequest,
-    Remote, SendArea, SendFlags, SendRequest, Sge, Status, Wc, WcKind,
+    CmId, CompletionChannel, Cq, Mr, Operation, Pd, Qp, QpCap, RecvArea, RecvRequest, Remote,
+    SendArea, SendFlags, SendRequest, Sge, Status, Wc, WcKind,
 };
 use ripstop_mem::UserBuf;
 use ripstop_os::{IoVec, IoVecMut};
 use ripstop_stream::rxm;
-use ripstop_types::{Errno, Result, RmaIov};
+use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::{BASE_LEN, Body, Packet};
 
 use crate::rxm::NAME;
 use crate::rxm::credits::Credits;
+use crate::rxm::devices::Opened;
 use crate::rxm::incoming::{Inbox, Incoming};
 use crate::rxm::outgoing::{Started, UnitHeader};
+use crate::rxm::registered::Registered;
 
 /// What a connection has room for.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +81,9 @@ const ACKED: u64 = 1 << 32;
 /// Marks the number of a read.
 const READ: u64 = 1 << 33;
 
+/// Marks the number of a write from memory of the program.
+const DIRECT: u64 = 1 << 35;
+
 /// Marks the number of a request after which its read is done.
 const LAST: u64 = 1 << 34;
 
@@ -91,22 +100,13 @@ enum Outgoing {
     Read(VecDeque<(Option<Sge>, Remote)>),
 }
 
-/// A write of which not all has been taken.
-#[derive(Debug)]
-struct Writing {
-    to: VecDeque<RmaIov>,
-    slot: Option<u16>,
-    /// Bytes in the buffer.
-    have: usize,
-    ack: bool,
-    data: Option<u32>,
-}
-
-impl Writing {
-    /// Whether it is of no bytes.
-    fn is_empty(&self) -> bool {
-        self.to.iter().all(|piece| piece.len == 0)
-    }
+/// Memory of vectors that are empty.
+#[derive(Debug, Default)]
+struct Spare {
+    places: Vec<Place>,
+    requests: VecDeque<(Option<Sge>, Remote)>,
+    /// Receives of packets that were read to their end.
+    done: Vec<u16>,
 }
 
 /// Local memory that a read goes to.
@@ -138,8 +138,13 @@ pub(crate) struct Pipe {
     inbox: Inbox,
     /// Where the next reads go, in the order of their requests in the stream.
     places: VecDeque<Place>,
-    /// The regions and lengths of reads that are posted.
-    reading: VecDeque<(Vec<Mr>, u64)>,
+    /// The places and lengths of reads that are posted.
+    reading: VecDeque<(Place, u64)>,
+    /// The regions of the program that writes are under way from, in order.
+    lent: VecDeque<Arc<Mr>>,
+    registered: Arc<Registered>,
+    /// Room for the next reads, used again and again.
+    spare: Spare,
     /// Places that were told of and whose reads were not read from the link to their end.
     told: usize,
     /// Messages that the peer may read.
@@ -151,12 +156,8 @@ pub(crate) struct Pipe {
 
 impl Pipe {
     /// The queue pair of an id that has a device, with all receives posted.
-    pub(crate) fn open(
-        id: &Arc<CmId>,
-        context: &Arc<Context>,
-        pd: &Arc<Pd>,
-        shape: Shape,
-    ) -> Result<Self> {
+    pub(crate) fn open(id: &Arc<CmId>, device: &Opened, shape: Shape) -> Result<Self> {
+        let Opened { context, pd, .. } = device;
         let channel = CompletionChannel::new(context)?;
         let (requests, receives) = (usize::from(shape.requests) + 1, shape.receives);
         let cq = Cq::new(context, requests + usize::from(receives), Some(&channel))?;
@@ -186,6 +187,9 @@ impl Pipe {
             inbox: Inbox::new(),
             places: VecDeque::new(),
             reading: VecDeque::new(),
+            lent: VecDeque::new(),
+            registered: Arc::clone(&device.registered),
+            spare: Spare::default(),
             told: 0,
             announced: HashMap::new(),
             ended: false,
@@ -307,13 +311,10 @@ impl Pipe {
             return;
         }
         self.room += 1;
-        match id & READ {
+        match id & (READ | DIRECT) {
             0 => self.free.push(id as u16),
-            _ if id & LAST != 0 => {
-                if let Some((_, len)) = self.reading.pop_front() {
-                    self.inbox.push(Incoming::Read(len));
-                }
-            }
+            DIRECT => drop(self.lent.pop_front()),
+            _ if id & LAST != 0 => self.end_read(),
             _ => {}
         }
         if id & ACKED != 0 {
@@ -497,16 +498,7 @@ impl Pipe {
             }
             Started::Packet(..) => return Err(Errno::EMSGSIZE),
             Started::Write(to, len, ack, data) => {
-                let pieces = to.as_slice().iter().copied();
-                let writing = Writing {
-                    // One at least, for a write of nothing.
-                    to: pieces.filter(|piece| len == 0 || piece.len > 0).collect(),
-                    slot: None,
-                    have: 0,
-                    ack,
-                    data,
-                };
-                self.outgoing = Outgoing::Write(writing);
+                self.outgoing = Outgoing::Write(Writing::new(to, len, ack, data));
                 self.advance();
             }
             Started::Read(from) => {
@@ -558,53 +550,6 @@ impl Pipe {
         }
         Ok(used)
     }
-
-    fn fill_write(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
-        let Outgoing::Write(Writing { slot, data, .. }) = &self.outgoing else {
-            return Ok(0);
-        };
-        let slot = match (*slot, data) {
-            (Some(slot), _) => slot,
-            // The last request of it takes a receive of the peer.
-            (None, Some(_)) if !self.credits.may_send() => return Err(Errno::EAGAIN),
-            (None, _) => self.take_slot().ok_or(Errno::EAGAIN)?,
-        };
-        let Outgoing::Write(writing) = &mut self.outgoing else {
-            return Ok(0);
-        };
-        writing.slot = Some(slot);
-        let Some(piece) = writing.to.front_mut() else {
-            return Err(Errno::EPROTO);
-        };
-        let whole = (piece.len as usize).min(self.shape.packet_max);
-        let room = self.sends.bytes(
-            self.shape.buffer_at(slot) + writing.have,
-            whole - writing.have,
-        );
-        let used = vec.copy_part(skip, room);
-        writing.have += used;
-        if writing.have < whole {
-            return Ok(used);
-        }
-        let remote = remote(piece.addr, piece.key)?;
-        piece.addr = piece.addr.wrapping_add(whole as u64);
-        piece.len -= whole as u64;
-        while writing.to.front().is_some_and(|piece| piece.len == 0) {
-            writing.to.pop_front();
-        }
-        let last = writing.to.is_empty();
-        let mark = if last && writing.ack { ACKED } else { 0 };
-        let data = writing.data.filter(|_| last);
-        (writing.slot, writing.have) = (None, 0);
-        if last {
-            self.outgoing = Outgoing::Header;
-        }
-        if data.is_some() {
-            self.credits.spend();
-        }
-        self.post_buffer(slot, whole, Operation::Write(remote, data), mark)?;
-        Ok(used)
-    }
 }
 
 // Reading.
@@ -617,16 +562,17 @@ impl Pipe {
         if self.inbox.is_empty() {
             self.poll();
         }
-        let mut done = Vec::new();
+        let mut done = std::mem::take(&mut self.spare.done);
         let (receives, shape) = (&self.receives, self.shape);
         let copy = |slot, range: std::ops::Range<usize>, vec: &mut IoVecMut<'_>, skip| {
             receives.read_to(shape.buffer_at(slot) + range.start, range.len(), vec, skip)
         };
         let read = self.inbox.read(copy, vecs, &mut done);
         self.told -= self.inbox.take_reads_done();
-        for slot in done {
+        for slot in done.drain(..) {
             self.post_again(slot);
         }
+        self.spare.done = done;
         self.give_credits();
         match read {
             Err(Errno::EAGAIN) if self.ended => Ok(0),

@@ -7,7 +7,8 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
 
-use crate::rxm::pipe::{LAST, Outgoing, Pipe, Place, READ, remote};
+use crate::rxm::incoming::Incoming;
+use crate::rxm::pipe::{LAST, Outgoing, Pipe, READ, remote};
 
 /// The longest piece of memory that one request reads. Devices take more.
 const READ_MAX: usize = 1 << 20;
@@ -23,7 +24,7 @@ impl Pipe {
     /// # Errors
     /// As for [`Mr::register`].
     pub(crate) fn tell_read(&mut self, memory: &[UserBuf]) -> Result<()> {
-        let mut place = Place::default();
+        let mut place = self.spare.places.pop().unwrap_or_default();
         for part in memory.iter().filter(|part| !part.is_empty()) {
             place.memory.push(*part);
             let region = Mr::register(&self.pd, *part, Access::LOCAL_WRITE)?;
@@ -57,10 +58,10 @@ impl Pipe {
 
     /// The requests of a read of `from`, into the place that was told for it.
     pub(super) fn requests(&mut self, from: &RmaIovs) -> Result<VecDeque<(Option<Sge>, Remote)>> {
-        let Place { memory, regions } = self.places.pop_front().ok_or(Errno::EPROTO)?;
-        let mut parts = memory.iter().copied().zip(&regions);
+        let place = self.places.pop_front().ok_or(Errno::EPROTO)?;
+        let mut parts = place.memory.iter().copied().zip(&place.regions);
         let mut here = parts.next();
-        let mut requests = VecDeque::new();
+        let mut requests = std::mem::take(&mut self.spare.requests);
         let mut total = 0;
         for piece in from.as_slice() {
             let (mut addr, mut left) = (piece.addr, piece.len);
@@ -81,8 +82,18 @@ impl Pipe {
         if let ([piece, ..], true) = (from.as_slice(), requests.is_empty()) {
             requests.push_back((None, remote(piece.addr, piece.key)?));
         }
-        self.reading.push_back((regions, total));
+        self.reading.push_back((place, total));
         Ok(requests)
+    }
+
+    /// The oldest read is done: its memory is the program's alone again.
+    pub(super) fn end_read(&mut self) {
+        if let Some((mut place, len)) = self.reading.pop_front() {
+            place.memory.clear();
+            place.regions.clear();
+            self.spare.places.push(place);
+            self.inbox.push(Incoming::Read(len));
+        }
     }
 
     /// Posts the requests of the read that is being written to the link, as far as there is room.
@@ -100,6 +111,7 @@ impl Pipe {
                 false => 0,
             };
             if last != 0 {
+                self.spare.requests = std::mem::take(requests);
                 self.outgoing = Outgoing::Header;
             }
             self.room -= 1;
