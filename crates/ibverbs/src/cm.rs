@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,8 +17,8 @@ use ripstop_types::{Errno, Result};
 use crate::device::Context;
 use crate::library::{Library, by_errno, last_errno, library};
 use crate::sys::{
-    RDMA_PS_TCP, SOCKADDR_STORAGE, SockaddrStorage, ibv_qp, rdma_cm_event, rdma_cm_id,
-    rdma_conn_param, rdma_event_channel,
+    RDMA_PS_TCP, SOCKADDR_STORAGE, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
+    rdma_event_channel,
 };
 
 /// Where the events of ids arrive (`rdma_create_event_channel(3)`). Its descriptor is readable while
@@ -268,11 +269,11 @@ unsafe impl Send for CmId {}
 unsafe impl Sync for CmId {}
 
 /// A socket address with the room that the library may read.
-fn storage(addr: &SocketAddr) -> SockaddrStorage {
+fn storage(addr: &SocketAddr) -> [u8; SOCKADDR_STORAGE] {
     let mut bytes = [0; SOCKADDR_STORAGE];
     let encoded = sockaddr::encode(addr);
     bytes[..encoded.len()].copy_from_slice(&encoded);
-    SockaddrStorage(bytes)
+    bytes
 }
 
 /// A time as the library counts it.
@@ -342,7 +343,7 @@ impl CmId {
     pub fn bind(&self, addr: &SocketAddr) -> Result<()> {
         let addr = storage(addr);
         // SAFETY: a live id, and a socket address with room behind it.
-        self.call(|library, id| unsafe { (library.cm.rdma_bind_addr)(id, addr.0.as_ptr()) })
+        self.call(|library, id| unsafe { (library.cm.rdma_bind_addr)(id, addr.as_ptr()) })
     }
 
     /// Looks for the device and address from which `to` is reached. The outcome is an event.
@@ -357,9 +358,9 @@ impl CmId {
     ) -> Result<()> {
         let from = from.map(storage);
         let to = storage(to);
-        let from = from.as_ref().map_or(ptr::null(), |from| from.0.as_ptr());
+        let from = from.as_ref().map_or(ptr::null(), |from| from.as_ptr());
         let timeout = milliseconds(timeout);
-        let to = to.0.as_ptr();
+        let to = to.as_ptr();
         // SAFETY: a live id, and socket addresses with room behind them, which live until the end.
         self.call(|library, id| unsafe { (library.cm.rdma_resolve_addr)(id, from, to, timeout) })
     }
@@ -426,30 +427,31 @@ impl CmId {
         self.call(|library, id| unsafe { (library.cm.rdma_disconnect)(id) })
     }
 
+    /// The fields of the struct. The library writes them under the channel's lock, which is held while one is read.
+    fn fields(&self) -> &rdma_cm_id {
+        // SAFETY: a live id, which ends with this value; every field may be written while there is a reference.
+        unsafe { self.raw.as_ref() }
+    }
+
     /// The local address, once there is one.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         let _guard = self.channel.lock.lock();
-        // SAFETY: a live id; the library writes the field under the lock only.
-        let addr = unsafe { (*self.raw.as_ptr()).src_addr };
-        sockaddr::decode(&addr.0)
+        sockaddr::decode(&self.fields().src_addr.bytes())
     }
 
     /// The peer's address, once there is one.
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         let _guard = self.channel.lock.lock();
-        // SAFETY: a live id; the library writes the field under the lock only.
-        let addr = unsafe { (*self.raw.as_ptr()).dst_addr };
-        sockaddr::decode(&addr.0)
+        sockaddr::decode(&self.fields().dst_addr.bytes())
     }
 
     /// The one among `devices` that it is bound to, if there is one yet.
     #[must_use]
     pub fn device<'a>(&self, devices: &'a [Arc<Context>]) -> Option<&'a Arc<Context>> {
         let _guard = self.channel.lock.lock();
-        // SAFETY: a live id; the library writes the field under the lock only.
-        let own = unsafe { (*self.raw.as_ptr()).verbs };
+        let own = self.fields().verbs.load(Relaxed);
         devices.iter().find(|device| device.raw() == own)
     }
 
@@ -457,8 +459,7 @@ impl CmId {
     #[must_use]
     pub fn port(&self) -> u8 {
         let _guard = self.channel.lock.lock();
-        // SAFETY: a live id; the library writes the field under the lock only.
-        unsafe { (*self.raw.as_ptr()).port_num }
+        self.fields().port_num.load(Relaxed)
     }
 
     /// Makes the queue pair of the connection with what `make` calls, and returns it.
@@ -475,8 +476,7 @@ impl CmId {
         }
         let _guard = self.channel.lock.lock();
         by_errno(make(self.channel.library, self.raw.as_ptr()))?;
-        // SAFETY: a live id; the library writes the field in the call above only.
-        let raw = unsafe { (*self.raw.as_ptr()).qp };
+        let raw = self.fields().qp.load(Relaxed);
         let raw = NonNull::new(raw).ok_or(Errno::EOTHER)?;
         *has_qp = true;
         Ok(raw)
@@ -533,7 +533,7 @@ mod tests {
     #[test]
     fn addresses_have_the_room_of_any() {
         let addr: SocketAddr = "10.7.0.1:4711".parse().expect("an address");
-        assert_eq!(sockaddr::decode(&storage(&addr).0), Some(addr));
+        assert_eq!(sockaddr::decode(&storage(&addr)), Some(addr));
         assert_eq!(milliseconds(Duration::MAX), c_int::MAX);
     }
 }

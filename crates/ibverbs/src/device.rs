@@ -263,7 +263,7 @@ impl Context {
         let ret = unsafe { (self.library.ibv.ibv_query_port)(self.raw(), port, attr.as_mut_ptr()) };
         by_value(ret)?;
         // SAFETY: all numbers, for which zero is a value too.
-        let attr = unsafe { attr.assume_init() };
+        let attr = unsafe { attr.assume_init() }.front;
         Ok(PortAttr {
             active: attr.state == 4,
             mtu: match attr.active_mtu {

@@ -36,11 +36,7 @@ mod library;
 mod mr;
 mod qp;
 mod request;
-#[expect(
-    non_camel_case_types,
-    reason = "the names are those of rdma-core's headers"
-)]
-mod sys;
+pub mod sys;
 
 pub use cm::{CmEvent, CmEventKind, CmId, ConnParam, EventChannel, IdKey, PeerDepth};
 pub use cq::{CompletionChannel, Cq, Status, Wc, WcKind};

@@ -262,12 +262,8 @@ impl Qp {
     /// What `ibv_modify_qp(3)` says.
     pub fn set_min_rnr_timer(&self, code: u8) -> ripstop_types::Result<()> {
         let mut attr = ibv_qp_attr {
-            qp_state: 0,
-            _state_to_rd_atomic: [0; 31],
             min_rnr_timer: code,
-            _port_to_rate_limit: [0; 7],
-            rate_limit: 0,
-            _padding: 0,
+            ..ibv_qp_attr::default()
         };
         let modify = self.id.library().ibv.ibv_modify_qp;
         // SAFETY: a live queue pair, and a struct of which only the field is read that the mask names.

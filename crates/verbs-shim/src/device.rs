@@ -7,14 +7,14 @@ use ripstop_core::ip::local_addresses;
 use ripstop_os::net::{interfaces, is_local};
 use ripstop_types::{Errno, Result};
 
-use crate::consts::{
+use crate::log::{Subsys, refuse};
+use crate::net::Kind;
+use crate::sys::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
     IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT,
+    compat_ibv_port_attr, ibv_device_attr, ibv_gid, ibv_qp_attr,
 };
-use crate::log::{Subsys, refuse};
-use crate::net::Kind;
-use crate::sys::{ibv_device_attr, ibv_gid, ibv_port_attr, ibv_qp_attr};
 
 /// The device's name.
 pub(crate) const NAME: &str = "ripstop0";
@@ -166,8 +166,8 @@ pub(crate) fn attributes(choice: &Choice) -> ibv_device_attr {
 }
 
 /// What `ibv_query_port` says: a port as RoCE has it.
-pub(crate) fn port() -> ibv_port_attr {
-    ibv_port_attr {
+pub(crate) fn port() -> compat_ibv_port_attr {
+    compat_ibv_port_attr {
         // IBV_PORT_ACTIVE
         state: 4,
         // IBV_MTU_4096

@@ -7,15 +7,11 @@
 #![deny(unsafe_code)]
 
 mod cm;
-mod consts;
 mod device;
 mod edge;
 mod engine;
 mod lent;
 mod log;
 mod net;
-#[allow(
-    non_camel_case_types,
-    reason = "the names are those of rdma-core's headers"
-)]
-mod sys;
+
+use ripstop_ibverbs::sys;

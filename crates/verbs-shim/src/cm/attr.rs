@@ -3,13 +3,12 @@
 use ripstop_types::{Errno, Result};
 
 use crate::cm::State;
-use crate::consts::{
+use crate::sys::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
     IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
+    IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, ibv_qp_attr,
 };
-use crate::sys::ibv_qp_attr;
 
 /// Attributes that take a queue pair to a state.
 pub(super) fn attributes(id: &State, to: i32) -> Result<(ibv_qp_attr, i32)> {

@@ -20,17 +20,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use ripstop_types::{Errno, Result};
 
-use crate::consts::{
-    IBV_QP_STATE, IBV_QPS_ERR, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
-    RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE,
-    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
-    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE,
-};
 use crate::device::gid_of;
 use crate::engine::Engine;
 use crate::engine::cq::Unacked;
 use crate::log::{self, Subsys, refuse};
-use crate::sys::{ibv_gid, ibv_qp_attr};
+use crate::sys::{
+    IBV_QP_STATE, IBV_QPS_ERR, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
+    RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE,
+    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE, ibv_gid, ibv_qp_attr,
+};
 use attr::{attributes, to_rts};
 use events::Outlet;
 pub(crate) use events::{Event, Events};

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
-use crate::consts::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_REQUEST};
 use crate::device::Choice;
 use crate::engine::cq::Channel;
 use crate::net::Kind;
+use crate::sys::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_REQUEST};
 
 /// What a hang takes.
 const HANG: Duration = Duration::from_secs(60);

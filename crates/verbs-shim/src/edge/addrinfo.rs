@@ -8,12 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use ripstop_core::Address;
 use ripstop_types::{Errno, Result};
 
-use crate::consts::{IBV_QPT_RC, RDMA_PS_TCP};
 use crate::edge::args::{Arg, In, Object, Out, Take, Text};
 use crate::edge::ids::Sockaddr;
 use crate::edge::{exports, minus_one};
 use crate::log::{Subsys, refuse};
-use crate::sys::rdma_addrinfo;
+use crate::sys::{IBV_QPT_RC, RDMA_PS_TCP, rdma_addrinfo};
 
 const RAI_PASSIVE: c_int = 1;
 const RAI_FAMILY: c_int = 8;

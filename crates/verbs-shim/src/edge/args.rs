@@ -11,7 +11,11 @@ use core::ops::Deref;
 use core::ptr;
 use core::slice;
 
-use crate::sys::{ibv_recv_wr, ibv_send_wr, ibv_sge};
+use crate::engine::Remote;
+use crate::sys::{
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM, ibv_recv_wr, ibv_send_wr, ibv_sge,
+};
 
 /// An argument of a C call.
 pub(crate) trait Arg: Sized {
@@ -237,13 +241,13 @@ pub(crate) unsafe fn bytes(at: *const c_void, len: usize) -> Vec<u8> {
 /// A request of a list that the caller keeps during the call.
 pub(crate) trait Request {
     /// The one behind it.
-    fn next(&self) -> *const Self;
+    fn next(&self) -> *mut Self;
     /// Where its elements are, and how many.
     fn list(&self) -> (*const ibv_sge, c_int);
 }
 
 impl Request for ibv_send_wr {
-    fn next(&self) -> *const Self {
+    fn next(&self) -> *mut Self {
         self.next
     }
 
@@ -253,7 +257,7 @@ impl Request for ibv_send_wr {
 }
 
 impl Request for ibv_recv_wr {
-    fn next(&self) -> *const Self {
+    fn next(&self) -> *mut Self {
         self.next
     }
 
@@ -262,20 +266,46 @@ impl Request for ibv_recv_wr {
     }
 }
 
+/// What a request names of the peer's memory.
+pub(crate) fn remote(wr: &ibv_send_wr) -> Remote {
+    match wr.opcode {
+        IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD => {
+            // SAFETY: the opcode says that the program has set this one.
+            let atomic = unsafe { wr.wr.atomic };
+            Remote {
+                addr: atomic.remote_addr,
+                key: atomic.rkey,
+                compare_add: atomic.compare_add,
+                swap: atomic.swap,
+            }
+        }
+        IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_RDMA_READ => {
+            // SAFETY: the opcode says that the program has set this one.
+            let rdma = unsafe { wr.wr.rdma };
+            Remote {
+                addr: rdma.remote_addr,
+                key: rdma.rkey,
+                ..Remote::default()
+            }
+        }
+        _ => Remote::default(),
+    }
+}
+
 /// A list of requests.
-pub(crate) struct Requests<'a, T>(*const T, PhantomData<&'a T>);
+pub(crate) struct Requests<'a, T>(*mut T, PhantomData<&'a T>);
 
 impl<T> Arg for Requests<'_, T> {
-    type C = *const T;
+    type C = *mut T;
 
-    unsafe fn from_c(c: *const T) -> Self {
+    unsafe fn from_c(c: *mut T) -> Self {
         Self(c, PhantomData)
     }
 }
 
 impl<'a, T: Request> Requests<'a, T> {
     /// The request that is next, to be told to the caller when it is refused.
-    pub(crate) fn at(&self) -> *const T {
+    pub(crate) fn at(&self) -> *mut T {
         self.0
     }
 
@@ -296,7 +326,7 @@ impl<'a, T: Request> Requests<'a, T> {
     /// Goes to the one behind it.
     pub(crate) fn advance(&mut self) {
         let front = self.front();
-        self.0 = front.map_or(ptr::null(), |(request, _)| request.next());
+        self.0 = front.map_or(ptr::null_mut(), |(request, _)| request.next());
     }
 }
 

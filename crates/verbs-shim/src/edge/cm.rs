@@ -10,7 +10,6 @@ use ripstop_types::{Errno, Result};
 
 use crate::cm::wire::Param;
 use crate::cm::{Events, Id, QpOf};
-use crate::consts::{IBV_QPS_INIT, IBV_QPT_RC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP};
 use crate::edge::addrinfo::Side;
 use crate::edge::args::{In, Must, Object as _, Out, Take, bytes};
 use crate::edge::ids::{
@@ -22,8 +21,9 @@ use crate::edge::{errno_of, exports, minus_one, or_null, refused};
 use crate::engine::cq::Channel;
 use crate::log::{Subsys, refuse};
 use crate::sys::{
-    ibv_context, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, rdma_cm_event, rdma_cm_id,
-    rdma_conn_param, rdma_event_channel,
+    IBV_QPS_INIT, IBV_QPT_RC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP, ibv_context, ibv_cq,
+    ibv_pd, ibv_qp_attr, ibv_qp_init_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param,
+    rdma_event_channel,
 };
 
 /// Most bytes of private data of a request, a reply and a rejection (`rdma_connect(3)` and others).

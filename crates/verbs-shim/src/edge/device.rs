@@ -14,8 +14,8 @@ use crate::engine::Engine;
 use crate::engine::cq::Channel;
 use crate::log::{Subsys, refuse};
 use crate::sys::{
-    ibv_context, ibv_context_ops, ibv_device, ibv_device_attr, ibv_gid, ibv_gid_entry,
-    ibv_port_attr,
+    compat_ibv_port_attr, ibv_context, ibv_context_ops, ibv_device, ibv_device_attr, ibv_gid,
+    ibv_gid_entry,
 };
 
 /// The device. It is there as long as the process.
@@ -46,19 +46,19 @@ pub(crate) fn open() -> Result<*mut ibv_context> {
     let context = ibv_context {
         device: device_pointer(),
         ops: ibv_context_ops {
-            query_to_dereg: [refused::call; 7],
-            alloc_mw: refused::object,
-            bind_mw: refused::call,
-            dealloc_mw: refused::call,
-            create_cq: refused::call,
+            query_to_dereg: [Some(refused::call); 7],
+            alloc_mw: Some(refused::object),
+            bind_mw: Some(refused::call),
+            dealloc_mw: Some(refused::call),
+            create_cq: Some(refused::call),
             poll_cq: post::ripstop_verbs_poll_cq,
             req_notify_cq: post::ripstop_verbs_req_notify_cq,
-            cq_and_srq: [refused::call; 7],
-            post_srq_recv: refused::call,
-            qp: [refused::call; 4],
+            cq_and_srq: [Some(refused::call); 7],
+            post_srq_recv: refused::post_srq_recv,
+            qp: [Some(refused::call); 4],
             post_send: post::ripstop_verbs_post_send,
             post_recv: post::ripstop_verbs_post_recv,
-            ah_to_async: [refused::call; 5],
+            ah_to_async: [Some(refused::call); 5],
         },
         cmd_fd: -1,
         async_fd: events.fd(),
@@ -141,7 +141,7 @@ exports! {
     }
 
     /// `ibv_query_port(3)`.
-    fn ibv_query_port(_context: Must<'_, Context>, port: u8, attr: Out<'_, ibv_port_attr>) -> c_int {
+    fn ibv_query_port(_context: Must<'_, Context>, port: u8, attr: Out<'_, compat_ibv_port_attr>) -> c_int {
         number(only_port(port).map(|()| attr.set(device::port())))
     }
 

@@ -12,15 +12,13 @@ use ripstop_core::Address;
 use ripstop_types::{AddrFormat, Errno, Result};
 
 use crate::cm::{Event, Events, Id};
-use crate::consts::{
-    IBV_QPT_RC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP,
-};
 use crate::edge::args::{Arg, Must, Object, Take, bytes};
 use crate::edge::made::Context;
 use crate::edge::objects::alloc_pd;
 use crate::edge::{device, errno_of};
 use crate::log::{Subsys, refuse};
 use crate::sys::{
+    IBV_QPT_RC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP,
     SockaddrStorage, ibv_context, ibv_pd, ibv_qp_init_attr, rdma_cm_event, rdma_cm_id,
     rdma_conn_param, rdma_event_channel,
 };
@@ -139,19 +137,12 @@ impl Sockaddr {
 
 /// Writes an address into a struct of C.
 fn store(storage: &SockaddrStorage, address: Option<SocketAddr>) {
-    let bytes = address.map_or_else(Vec::new, |address| Address::Ip(address).to_bytes());
-    for (at, word) in storage.0.iter().enumerate() {
-        let mut eight = [0; 8];
-        for (place, byte) in eight.iter_mut().zip(bytes.iter().skip(at * 8)) {
-            *place = *byte;
-        }
-        word.store(u64::from_ne_bytes(eight), Relaxed);
-    }
+    storage.set(&address.map_or_else(Vec::new, |address| Address::Ip(address).to_bytes()));
 }
 
 /// The port in a struct of C, in network order.
 pub(crate) fn port(storage: &SockaddrStorage) -> u16 {
-    let [_, _, high, low, ..] = storage.0[0].load(Relaxed).to_ne_bytes();
+    let [_, _, high, low, ..] = storage.bytes();
     u16::from_ne_bytes([high, low])
 }
 

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result};
 
-use crate::consts::IBV_QPT_RC;
 use crate::edge::args::{Arg, In, Must, Object, Out, Take, This};
 use crate::edge::made::{CompChannel, Context, Cq, Mr, Pd, Qp};
 use crate::edge::{errno_of, exports, minus_one, number, or_null};
 use crate::engine::QpInit;
 use crate::engine::cq::{Channel, Told, Unacked};
 use crate::log::{Subsys, refuse};
-use crate::sys::{ibv_comp_channel, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
+use crate::sys::{
+    IBV_QPT_RC, ibv_comp_channel, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+};
 
 /// The pointer that a program has for an object, so that it can be given out again.
 pub(crate) fn pointer<T: Object>(object: &T) -> *mut T::C {
@@ -115,7 +116,7 @@ pub(crate) fn create_qp(pd: &Pd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv
 /// Changes state and attributes of a queue pair, and what its struct says of its state.
 pub(crate) fn modify_qp(qp: &Qp, attr: &ibv_qp_attr, mask: c_int) -> Result<()> {
     qp.engine.modify_qp(qp.id, attr, mask)?;
-    if mask & crate::consts::IBV_QP_STATE != 0 {
+    if mask & crate::sys::IBV_QP_STATE != 0 {
         qp.c.state.store(attr.qp_state, Ordering::Relaxed);
     }
     Ok(())

@@ -4,13 +4,13 @@ use core::ffi::c_int;
 
 use ripstop_types::{Errno, Result};
 
-use crate::consts::IBV_SEND_INLINE;
 use crate::device::MAX_INLINE;
-use crate::edge::args::{Must, Out, Requests, Room, gather};
+use crate::edge::args::{Must, Out, Requests, Room, gather, remote};
 use crate::edge::made::{Cq, Qp};
 use crate::edge::{exports, number};
+use crate::engine::{Asked, Op};
 use crate::log::{Subsys, refuse};
-use crate::sys::{ibv_recv_wr, ibv_send_wr, ibv_wc};
+use crate::sys::{IBV_SEND_INLINE, ibv_recv_wr, ibv_send_wr, ibv_wc};
 
 /// Completions that one look at a queue takes.
 const BATCH: usize = 16;
@@ -26,7 +26,17 @@ fn post_send(qp: &Qp, list: &mut Requests<'_, ibv_send_wr>) -> Result<()> {
                 refuse(Subsys::EpData, Errno::EINVAL, why)
             })?),
         };
-        posting.send(wr, sges, inline)?;
+        let (op, operands) = Op::of(wr.opcode, wr.imm_data, &remote(wr))?;
+        posting.send(
+            &Asked {
+                wr_id: wr.wr_id,
+                op,
+                operands,
+                flags: wr.send_flags,
+            },
+            sges,
+            inline,
+        )?;
         list.advance();
     }
     Ok(())
@@ -47,7 +57,7 @@ exports! {
     fn ripstop_verbs_post_send(
         qp: Must<'_, Qp>,
         list: Requests<'_, ibv_send_wr>,
-        bad: Out<'_, *const ibv_send_wr>,
+        bad: Out<'_, *mut ibv_send_wr>,
     ) -> c_int {
         let result = post_send(&qp, &mut list);
         if result.is_err() {
@@ -60,7 +70,7 @@ exports! {
     fn ripstop_verbs_post_recv(
         qp: Must<'_, Qp>,
         list: Requests<'_, ibv_recv_wr>,
-        bad: Out<'_, *const ibv_recv_wr>,
+        bad: Out<'_, *mut ibv_recv_wr>,
     ) -> c_int {
         let result = post_recv(&qp, &mut list);
         if result.is_err() {

@@ -9,6 +9,7 @@ use ripstop_types::{Errno, Result};
 use crate::edge::args::Arg;
 use crate::edge::{exports, minus_one, number, or_null};
 use crate::log::{Subsys, refuse};
+use crate::sys::{ibv_recv_wr, ibv_srq};
 
 /// Refuses a call.
 pub(crate) fn why<T>(what: &str) -> Result<T> {
@@ -24,6 +25,15 @@ pub(crate) unsafe extern "C" fn call() -> c_int {
     number(why(
         "memory windows and shared receive queues are not there",
     ))
+}
+
+/// As [`call`], of the function that posts to shared receive queues.
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    _srq: *mut ibv_srq,
+    _wr: *mut ibv_recv_wr,
+    _bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    number(why("there are no shared receive queues"))
 }
 
 /// As [`call`], of a function that makes an object.

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 use ripstop_os::set_nonblocking;
 
-use crate::consts::IBV_WC_SUCCESS;
-use crate::sys::ibv_wc;
+use crate::sys::{IBV_WC_SUCCESS, ibv_wc};
 
 /// Things that a program waits for by a descriptor: each has a byte in a pipe, so that the descriptor is
 /// readable as long as there is one, and blocks or not as the program has set it.

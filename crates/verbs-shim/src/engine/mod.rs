@@ -21,18 +21,19 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result};
 use slab::Slab;
 
-use crate::consts::{
-    IBV_ACCESS_LOCAL_WRITE, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_PORT, IBV_QP_STATE, IBV_QPS_ERR,
-    IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS,
-};
 use crate::device::{self, Choice, MAX_CQE, MAX_INLINE, MAX_QP, MAX_QP_WR, MAX_SGE, ip_of};
 use crate::log::{self, Subsys, refuse};
 use crate::net::{self, Ended, Net};
-use crate::sys::{ibv_gid, ibv_qp_attr, ibv_qp_cap, ibv_wc};
+use crate::sys::{
+    IBV_ACCESS_LOCAL_WRITE, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_PORT, IBV_QP_STATE, IBV_QPS_ERR,
+    IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, ibv_gid, ibv_qp_attr, ibv_qp_cap,
+    ibv_wc,
+};
 use cq::{Channel, Cq, Told};
 use mr::Mr;
 use posting::Posting;
 use qp::{Failure, Parts, Qp, State};
+pub(crate) use request::{Asked, Op, Remote};
 
 /// How often the thread looks at requests that the provider did not take.
 const RETRY: Duration = Duration::from_millis(1);

@@ -3,14 +3,13 @@
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Flags, Result, flags};
 
-use crate::consts::{
-    IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_OPTIONAL, IBV_ACCESS_REMOTE_ATOMIC,
-    IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
-};
 use crate::device::MAX_SGE;
 use crate::log::{Subsys, refuse};
 use crate::net::Region;
-use crate::sys::ibv_sge;
+use crate::sys::{
+    IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_OPTIONAL, IBV_ACCESS_REMOTE_ATOMIC,
+    IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, ibv_sge,
+};
 
 /// Flags of `ibv_reg_mr` that are carried out, or that a device may ignore.
 const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE

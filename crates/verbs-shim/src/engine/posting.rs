@@ -6,19 +6,16 @@ use parking_lot::MutexGuard;
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, Result};
 
-use crate::consts::{
-    IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
-    IBV_WC_LOC_QP_OP_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
-};
 use crate::device::MAX_MSG;
 use crate::engine::mr::resolve;
 use crate::engine::qp::State;
-use crate::engine::request::{Op, Recv, Send};
+use crate::engine::request::{Asked, Op, Recv, Send};
 use crate::engine::{Engine, Inner};
 use crate::log::{self, Subsys, refuse};
-use crate::net::Atomic;
-use crate::sys::{ibv_send_wr, ibv_sge};
+use crate::sys::{
+    IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
+    IBV_WC_LOC_QP_OP_ERR, ibv_sge,
+};
 
 /// A queue pair to which a list of requests is posted.
 pub(crate) struct Posting<'a> {
@@ -35,7 +32,7 @@ impl Posting<'_> {
     /// this device does not do, `ENOMEM` when the queue is full.
     pub(crate) fn send(
         &mut self,
-        wr: &ibv_send_wr,
+        wr: &Asked,
         list: &[ibv_sge],
         inline: Option<Vec<u8>>,
     ) -> Result<()> {
@@ -49,11 +46,11 @@ impl Posting<'_> {
             let why = format_args!("{count} elements, where the queue pair has {most}");
             return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
         }
-        let op = operation(wr)?;
+        let op = wr.op;
         let mut send = Send::new(wr.wr_id, op);
-        send.signaled = wr.send_flags & IBV_SEND_SIGNALED != 0;
-        send.solicited = wr.send_flags & IBV_SEND_SOLICITED != 0;
-        send.fence = wr.send_flags & IBV_SEND_FENCE != 0;
+        send.signaled = wr.flags & IBV_SEND_SIGNALED != 0;
+        send.solicited = wr.flags & IBV_SEND_SOLICITED != 0;
+        send.fence = wr.flags & IBV_SEND_FENCE != 0;
         let inlined = matches!(op, Op::Send { .. } | Op::Write { .. });
         match inline {
             Some(data) if inlined => {
@@ -92,7 +89,12 @@ impl Posting<'_> {
             }
         }
         if matches!(op, Op::Atomic { .. }) {
-            send.lent = Some(Parked::park(operands(wr)));
+            send.lent = Some(Parked::park(
+                wr.operands
+                    .iter()
+                    .flat_map(|word| word.to_ne_bytes())
+                    .collect(),
+            ));
         }
         qp.post_send(send, cqs)
     }
@@ -128,54 +130,4 @@ impl Drop for Posting<'_> {
     fn drop(&mut self) {
         self.engine.posted(&mut self.inner, self.qp);
     }
-}
-
-/// What a request to send does.
-fn operation(wr: &ibv_send_wr) -> Result<Op> {
-    let [addr, second, _, fourth] = wr.remote;
-    let key = first_half(second);
-    let imm = Some(wr.imm_data);
-    Ok(match wr.opcode {
-        IBV_WR_SEND => Op::Send { imm: None },
-        IBV_WR_SEND_WITH_IMM => Op::Send { imm },
-        IBV_WR_RDMA_WRITE => Op::Write {
-            addr,
-            key,
-            imm: None,
-        },
-        IBV_WR_RDMA_WRITE_WITH_IMM => Op::Write { addr, key, imm },
-        IBV_WR_RDMA_READ => Op::Read { addr, key },
-        IBV_WR_ATOMIC_CMP_AND_SWP => Op::Atomic {
-            op: Atomic::CompareSwap,
-            addr,
-            key: first_half(fourth),
-        },
-        IBV_WR_ATOMIC_FETCH_AND_ADD => Op::Atomic {
-            op: Atomic::FetchAdd,
-            addr,
-            key: first_half(fourth),
-        },
-        other => {
-            let why = format_args!(
-                "opcode {other}: there are sends, writes, reads, and atomics on 8 bytes"
-            );
-            return Err(refuse(Subsys::EpData, Errno::EOPNOTSUPP, why));
-        }
-    })
-}
-
-/// The 32-bit field that the first bytes of a word are.
-fn first_half(word: u64) -> u32 {
-    let [a, b, c, d, ..] = word.to_ne_bytes();
-    u32::from_ne_bytes([a, b, c, d])
-}
-
-/// The operand of an atomic, and what it is compared with.
-fn operands(wr: &ibv_send_wr) -> Vec<u8> {
-    let [_, compare_add, swap, _] = wr.remote;
-    let both = match wr.opcode {
-        IBV_WR_ATOMIC_CMP_AND_SWP => [swap, compare_add],
-        _ => [compare_add, 0],
-    };
-    both.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

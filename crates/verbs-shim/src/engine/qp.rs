@@ -11,18 +11,17 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, FiAddr, Result, RmaIov};
 use slab::Slab;
 
-use crate::consts::{
-    IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR,
-    IBV_WC_REM_INV_REQ_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
-    IBV_WC_WR_FLUSH_ERR,
-};
 use crate::engine::cq::Cq;
 use crate::engine::mr::Sges;
 use crate::engine::request::{Came, IMM, MARKS, Op, Recv, SOLICITED, Send, Stage, WRITTEN};
 use crate::lent;
 use crate::log::{self, Subsys};
 use crate::net::{Ended, Port};
-use crate::sys::{ibv_qp_attr, ibv_qp_cap, ibv_wc};
+use crate::sys::{
+    IBV_WC_LOC_LEN_ERR, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR,
+    IBV_WC_REM_INV_REQ_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
+    IBV_WC_WR_FLUSH_ERR, ibv_qp_attr, ibv_qp_cap, ibv_wc,
+};
 
 /// The tag of messages from one queue pair to another.
 const fn tag(to: u32, from: u32) -> u64 {

@@ -1,13 +1,17 @@
 //! Requests of a queue pair, and the messages that end receives.
 
 use ripstop_mem::Parked;
+use ripstop_types::{Errno, Result};
 
-use crate::consts::{
-    IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_SEND,
-};
 use crate::device::MAX_MSG;
 use crate::engine::mr::Sges;
+use crate::log::{Subsys, refuse};
 use crate::net::Atomic;
+use crate::sys::{
+    IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_SEND,
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+};
 /// Bits of a tag that say what comes with a message.
 pub(super) const MARKS: u64 = 0xffff;
 /// It has immediate data.
@@ -39,7 +43,58 @@ pub(crate) enum Op {
     },
 }
 
+/// What a request names of the peer's memory, with the operands of an atomic.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Remote {
+    pub(crate) addr: u64,
+    pub(crate) key: u32,
+    pub(crate) compare_add: u64,
+    pub(crate) swap: u64,
+}
+
+/// A request to send as a program asks for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) wr_id: u64,
+    pub(crate) op: Op,
+    /// Of an atomic: the operand, and what it is compared with.
+    pub(crate) operands: [u64; 2],
+    /// Of `enum ibv_send_flags`.
+    pub(crate) flags: u32,
+}
+
 impl Op {
+    /// What a request of this `enum ibv_wr_opcode` does, and the operands of an atomic.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for one that this device does not do.
+    pub(crate) fn of(opcode: i32, imm: u32, remote: &Remote) -> Result<(Self, [u64; 2])> {
+        let Remote { addr, key, .. } = *remote;
+        let write = |imm| Self::Write { addr, key, imm };
+        let atomic = |op, operands| (Self::Atomic { op, addr, key }, operands);
+        let op = match opcode {
+            IBV_WR_SEND => Self::Send { imm: None },
+            IBV_WR_SEND_WITH_IMM => Self::Send { imm: Some(imm) },
+            IBV_WR_RDMA_WRITE => write(None),
+            IBV_WR_RDMA_WRITE_WITH_IMM => write(Some(imm)),
+            IBV_WR_RDMA_READ => Self::Read { addr, key },
+            IBV_WR_ATOMIC_CMP_AND_SWP => {
+                let operands = [remote.swap, remote.compare_add];
+                return Ok(atomic(Atomic::CompareSwap, operands));
+            }
+            IBV_WR_ATOMIC_FETCH_AND_ADD => {
+                return Ok(atomic(Atomic::FetchAdd, [remote.compare_add, 0]));
+            }
+            other => {
+                let why = format_args!(
+                    "opcode {other}: there are sends, writes, reads, and atomics on 8 bytes"
+                );
+                return Err(refuse(Subsys::EpData, Errno::EOPNOTSUPP, why));
+            }
+        };
+        Ok((op, [0; 2]))
+    }
+
     /// Its `enum ibv_wc_opcode`.
     pub(super) const fn code(self) -> i32 {
         match self {

@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 use ripstop_mem::{Parked, copy_in};
 
 use super::*;
-use crate::consts::{
+use crate::net::Kind;
+use crate::sys::{
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_SEND_FENCE,
     IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_FETCH_ADD, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
     IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM,
     IBV_WC_REM_ACCESS_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
     IBV_WC_WR_FLUSH_ERR, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
+    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, ibv_sge,
 };
-use crate::net::Kind;
-use crate::sys::{ibv_send_wr, ibv_sge};
 
 /// What a hang takes.
 const HANG: Duration = Duration::from_secs(60);
@@ -104,7 +103,7 @@ impl Side {
         bytes
     }
 
-    fn send(&self, wr: &ibv_send_wr, list: &[ibv_sge]) -> Result<()> {
+    fn send(&self, wr: &Asked, list: &[ibv_sge]) -> Result<()> {
         self.engine.posting(self.qp)?.send(wr, list, None)
     }
 
@@ -139,26 +138,39 @@ fn pair(kind: Kind) -> [Side; 2] {
 }
 
 /// A signalled request.
-fn wr(wr_id: u64, opcode: i32, remote: [u64; 4]) -> ibv_send_wr {
-    ibv_send_wr {
+fn wr(wr_id: u64, opcode: i32, remote: Remote) -> Asked {
+    let (op, operands) = Op::of(opcode, 0x0102_0304, &remote).expect("an operation");
+    Asked {
         wr_id,
-        next: std::ptr::null(),
-        sg_list: std::ptr::null(),
-        num_sge: 0,
-        opcode,
-        send_flags: IBV_SEND_SIGNALED,
-        imm_data: 0x0102_0304,
-        remote,
-        qp_type: 0,
-        bind_mw: [0; 6],
+        op,
+        operands,
+        flags: IBV_SEND_SIGNALED,
     }
 }
 
+/// What a send names of the peer's memory.
+const NOWHERE: Remote = Remote {
+    addr: 0,
+    key: 0,
+    compare_add: 0,
+    swap: 0,
+};
+
 /// The address and key of a write or read.
-fn remote(side: &Side, at: u64) -> [u64; 4] {
-    let mut word = [0; 8];
-    word[..4].copy_from_slice(&side.key.to_ne_bytes());
-    [side.address(at), u64::from_ne_bytes(word), 0, 0]
+fn remote(side: &Side, at: u64) -> Remote {
+    Remote {
+        addr: side.address(at),
+        key: side.key,
+        ..NOWHERE
+    }
+}
+
+/// Those of an atomic that adds 1.
+fn add(side: &Side, at: u64) -> Remote {
+    Remote {
+        compare_add: 1,
+        ..remote(side, at)
+    }
 }
 
 fn on_both(test: impl Fn(Kind)) {
@@ -174,7 +186,7 @@ fn messages_arrive_in_order() {
         for id in 0..2 {
             b.recv(id, &[b.sge(128 + id * 8, 8)]).expect("a receive");
             let list = [a.sge(id * 4, 2), a.sge(id * 4 + 2, 2)];
-            a.send(&wr(10 + id, IBV_WR_SEND, [0; 4]), &list)
+            a.send(&wr(10 + id, IBV_WR_SEND, NOWHERE), &list)
                 .expect("a send");
         }
         for id in 0..2 {
@@ -202,8 +214,8 @@ fn a_write_with_immediate_data_takes_a_receive() {
         let [a, b] = pair(kind);
         b.recv(1, &[]).expect("a receive");
         b.recv(2, &[b.sge(0, 8)]).expect("a receive");
-        let mut inline = wr(8, IBV_WR_SEND, [0; 4]);
-        inline.send_flags |= IBV_SEND_INLINE;
+        let mut inline = wr(8, IBV_WR_SEND, NOWHERE);
+        inline.flags |= IBV_SEND_INLINE;
         a.send(
             &wr(7, IBV_WR_RDMA_WRITE_WITH_IMM, remote(&b, 200)),
             &[a.sge(0, 3)],
@@ -242,10 +254,9 @@ fn a_write_with_immediate_data_takes_a_receive() {
 fn reads_and_atomics_return_what_was_there() {
     on_both(|kind| {
         let [a, b] = pair(kind);
-        let key = u64::from(b.key);
-        let add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, [b.address(8), 1, 0, key]);
+        let add = wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, add(&b, 8));
         let mut read = wr(2, IBV_WR_RDMA_READ, remote(&b, 8));
-        read.send_flags |= IBV_SEND_FENCE;
+        read.flags |= IBV_SEND_FENCE;
         a.send(&add, &[a.sge(64, 8)]).expect("an atomic");
         a.send(&read, &[a.sge(80, 8)]).expect("a read");
         assert_eq!(
@@ -266,7 +277,7 @@ fn what_a_peer_denies_ends_the_queue_pair() {
     on_both(|kind| {
         let [a, b] = pair(kind);
         let mut wrong = remote(&b, 0);
-        wrong[1] = wrong[1].wrapping_add(1);
+        wrong.key = wrong.key.wrapping_add(1);
         a.recv(1, &[a.sge(0, 8)]).expect("a receive");
         let outside = remote(&b, 252);
         a.send(
@@ -283,7 +294,7 @@ fn what_a_peer_denies_ends_the_queue_pair() {
         let flushed = a.wait();
         assert_eq!((flushed.wr_id, flushed.status), (1, IBV_WC_WR_FLUSH_ERR));
         // Later requests complete at once.
-        a.send(&wr(3, IBV_WR_SEND, [0; 4]), &[]).expect("a send");
+        a.send(&wr(3, IBV_WR_SEND, NOWHERE), &[]).expect("a send");
         assert_eq!(
             (
                 a.wait().wr_id,
@@ -308,9 +319,9 @@ fn memory_that_is_not_registered_so_is_refused() {
             ..a.sge(0, 8)
         }];
         b.recv(9, &[b.sge(0, 8)]).expect("a receive");
-        a.send(&wr(1, IBV_WR_SEND, [0; 4]), &[a.sge(0, 1)])
+        a.send(&wr(1, IBV_WR_SEND, NOWHERE), &[a.sge(0, 1)])
             .expect("a send");
-        a.send(&wr(2, IBV_WR_SEND, [0; 4]), &list).expect("a send");
+        a.send(&wr(2, IBV_WR_SEND, NOWHERE), &list).expect("a send");
         assert_eq!(
             [a.wait(), a.wait()].map(|wc| (wc.wr_id, wc.status)),
             [(1, IBV_WC_SUCCESS), (2, IBV_WC_LOC_PROT_ERR)]
@@ -337,7 +348,7 @@ fn a_message_longer_than_its_receive_is_an_error() {
     on_both(|kind| {
         let [a, b] = pair(kind);
         b.recv(1, &[b.sge(0, 2)]).expect("a receive");
-        a.send(&wr(2, IBV_WR_SEND, [0; 4]), &[a.sge(0, 8)])
+        a.send(&wr(2, IBV_WR_SEND, NOWHERE), &[a.sge(0, 8)])
             .expect("a send");
         let short = b.wait();
         assert_eq!((short.wr_id, short.status), (1, IBV_WC_LOC_LEN_ERR));
@@ -347,12 +358,13 @@ fn a_message_longer_than_its_receive_is_an_error() {
 #[test]
 fn requests_that_no_device_takes_are_refused() {
     let [a, b] = pair(Kind::Tcp);
-    let send = |list: &[ibv_sge]| a.send(&wr(1, IBV_WR_SEND, [0; 4]), list);
+    let send = |list: &[ibv_sge]| a.send(&wr(1, IBV_WR_SEND, NOWHERE), list);
     assert_eq!(send(&[a.sge(0, 1); 3]), Err(Errno::EINVAL));
-    assert_eq!(a.send(&wr(1, 12, [0; 4]), &[]), Err(Errno::EOPNOTSUPP));
+    let unknown = Op::of(12, 0, &NOWHERE).map(|_| ());
+    assert_eq!(unknown, Err(Errno::EOPNOTSUPP));
     let inline = |len| {
         let posting = a.engine.posting(a.qp);
-        posting.and_then(|mut p| p.send(&wr(1, IBV_WR_SEND, [0; 4]), &[], Some(vec![0; len])))
+        posting.and_then(|mut p| p.send(&wr(1, IBV_WR_SEND, NOWHERE), &[], Some(vec![0; len])))
     };
     assert_eq!(inline(33), Err(Errno::EINVAL));
     // The peer has no receives, so nothing completes.
@@ -385,10 +397,10 @@ fn a_peer_that_goes_ends_what_waits_for_it() {
         // A message that has arrived stays received.
         a.recv(1, &[a.sge(0, 8)]).expect("a receive");
         a.recv(2, &[a.sge(0, 8)]).expect("a receive");
-        b.send(&wr(3, IBV_WR_SEND, [0; 4]), &[b.sge(0, 8)])
+        b.send(&wr(3, IBV_WR_SEND, NOWHERE), &[b.sge(0, 8)])
             .expect("a send");
         assert_eq!(b.wait().status, IBV_WC_SUCCESS);
-        a.send(&wr(4, IBV_WR_SEND, [0; 4]), &[a.sge(0, 8)])
+        a.send(&wr(4, IBV_WR_SEND, NOWHERE), &[a.sge(0, 8)])
             .expect("a send");
         b.engine.destroy_qp(b.qp).expect("a queue pair");
         let mut ends = [a.wait(), a.wait(), a.wait()].map(|wc| (wc.wr_id, wc.status));
@@ -413,7 +425,7 @@ fn what_has_arrived_is_not_lost_in_an_error() {
             let [a, b] = pair(kind);
             a.recv(1, &[a.sge(0, 8)]).expect("a receive");
             a.recv(2, &[a.sge(0, 8)]).expect("a receive");
-            b.send(&wr(3, IBV_WR_SEND, [0; 4]), &[b.sge(8, 8)])
+            b.send(&wr(3, IBV_WR_SEND, NOWHERE), &[b.sge(8, 8)])
                 .expect("a send");
             assert_eq!(b.wait().status, IBV_WC_SUCCESS);
             if by_region {
@@ -435,7 +447,7 @@ fn what_has_arrived_is_not_lost_when_a_request_fails() {
         for sends in [false, true] {
             let [a, b] = pair(kind);
             a.recv(1, &[a.sge(0, 8)]).expect("a receive");
-            b.send(&wr(2, IBV_WR_SEND, [0; 4]), &[b.sge(8, 8)])
+            b.send(&wr(2, IBV_WR_SEND, NOWHERE), &[b.sge(8, 8)])
                 .expect("a send");
             assert_eq!(b.wait().status, IBV_WC_SUCCESS);
             let wrong = ibv_sge {
@@ -443,7 +455,7 @@ fn what_has_arrived_is_not_lost_when_a_request_fails() {
                 ..a.sge(0, 8)
             };
             if sends {
-                a.send(&wr(3, IBV_WR_SEND, [0; 4]), &[wrong])
+                a.send(&wr(3, IBV_WR_SEND, NOWHERE), &[wrong])
                     .expect("a send");
             } else {
                 a.recv(3, &[wrong]).expect("a receive");
@@ -472,11 +484,11 @@ fn an_atomic_uses_the_region_of_its_result() {
             lkey: key,
             ..a.sge(64, 8)
         };
-        let remote = [b.address(8), 1, 0, u64::from(b.key)];
+        let remote = add(&b, 8);
         // The atomic waits behind a request that fails once the list is posted.
         let mut posting = a.engine.posting(a.qp).expect("a queue pair");
-        let mut send = |wr: &ibv_send_wr, sge| posting.send(wr, &[sge], None);
-        send(&wr(1, IBV_WR_SEND, [0; 4]), wrong).expect("a send");
+        let mut send = |wr: &Asked, sge| posting.send(wr, &[sge], None);
+        send(&wr(1, IBV_WR_SEND, NOWHERE), wrong).expect("a send");
         send(&wr(2, IBV_WR_ATOMIC_FETCH_AND_ADD, remote), result).expect("an atomic");
         let uses = |inner: &mut Inner| inner.qp(a.qp).map(|(qp, ..)| qp.uses(key));
         assert_eq!(uses(&mut posting.inner), Ok(true));
@@ -496,7 +508,7 @@ fn a_queue_pair_that_is_reset_forgets_what_was() {
         let sides = pair(kind);
         let [a, b] = &sides;
         let send = |wr_id, at| {
-            b.send(&wr(wr_id, IBV_WR_SEND, [0; 4]), &[b.sge(at, 8)])
+            b.send(&wr(wr_id, IBV_WR_SEND, NOWHERE), &[b.sge(at, 8)])
                 .expect("a send");
             assert_eq!(b.wait().status, IBV_WC_SUCCESS);
         };
@@ -584,7 +596,7 @@ fn a_queue_that_is_armed_tells_of_a_completion_once() {
         }
         c.recv(1, &[]).expect("a receive");
         c.engine.arm(cq, false).expect("a queue");
-        d.send(&wr(2, IBV_WR_SEND, [0; 4]), &[]).expect("a send");
+        d.send(&wr(2, IBV_WR_SEND, NOWHERE), &[]).expect("a send");
         // Nobody polls here: the thread of the device does.
         let told = channel.take(Some).expect("an event");
         assert_eq!((told.cq, told.context), (5, 6));
