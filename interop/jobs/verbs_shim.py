@@ -29,6 +29,9 @@ def cases():
         add = lambda name, body: found.append(Case(f"{NAME}/{kind}/{name}", body))  # noqa: E731
         add("ibv_rc_pingpong", pair(kind, "ibv_rc_pingpong", ["-g", "0", "-c"]))
         add("ibv_rc_pingpong-events", pair(kind, "ibv_rc_pingpong", ["-g", "0", "-c", "-e"]))
+        add("ibv_srq_pingpong", pair(kind, "ibv_srq_pingpong", ["-g", "0", "-c", "-n", "100"]))
+        add("ibv_srq_pingpong-events", pair(kind, "ibv_srq_pingpong", ["-g", "0", "-c", "-e", "-n", "100"]))
+        add("ib_send_bw-srq", pair(kind, "ib_send_bw", ["-n", "100", "-F", "--use-srq", "-q", "4"]))
         add("rping", rping(kind))
         add("rping-server-killed", killed(kind, "server"))
         add("rping-client-killed", killed(kind, "client"))

@@ -15,7 +15,7 @@ use crate::library::{by_value, last_errno};
 use crate::request::{RecvRequest, SendRequest};
 use crate::sys::{
     IBV_QP_MIN_RNR_TIMER, IBV_QPT_RC, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
-    ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_init_attr,
+    ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
 };
 
 /// How much a queue pair holds.
@@ -302,9 +302,11 @@ impl Srq {
     pub fn new(pd: &Arc<Pd>, receives: u32, sge: u32) -> ripstop_types::Result<Arc<Self>> {
         let mut attr = ibv_srq_init_attr {
             srq_context: ptr::null_mut(),
-            max_wr: receives,
-            max_sge: sge,
-            srq_limit: 0,
+            attr: ibv_srq_attr {
+                max_wr: receives,
+                max_sge: sge,
+                srq_limit: 0,
+            },
         };
         let create = pd.context.library.ibv.ibv_create_srq;
         // SAFETY: a live protection domain, and a whole struct, which is written too.

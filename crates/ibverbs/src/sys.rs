@@ -222,14 +222,35 @@ pub struct ibv_srq {
     pub events_completed: u32,
 }
 
-/// `struct ibv_srq_init_attr`, with its `struct ibv_srq_attr`.
+/// `struct ibv_srq_attr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_srq_attr {
+    pub max_wr: u32,
+    pub max_sge: u32,
+    pub srq_limit: u32,
+}
+
+/// `struct ibv_srq_init_attr`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ibv_srq_init_attr {
     pub srq_context: *mut c_void,
-    pub max_wr: u32,
-    pub max_sge: u32,
-    pub srq_limit: u32,
+    pub attr: ibv_srq_attr,
+}
+
+/// `struct ibv_srq_init_attr_ex`, which begins as a `struct ibv_srq_init_attr` does.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_srq_init_attr_ex {
+    pub srq_context: *mut c_void,
+    pub attr: ibv_srq_attr,
+    pub comp_mask: u32,
+    pub srq_type: c_int,
+    pub pd: *mut ibv_pd,
+    pub xrcd: *mut c_void,
+    pub cq: *mut ibv_cq,
+    pub tm_cap: [u32; 2],
 }
 
 /// `struct ibv_qp`.
@@ -432,7 +453,9 @@ layout! {
     ibv_comp_channel size 16 { fd at 8 refcnt at 12 }
     ibv_cq size 128 { channel at 8 cq_context at 16 handle at 24 cqe at 28 comp_events_completed at 120 }
     ibv_srq size 128 { srq_context at 8 pd at 16 handle at 24 events_completed at 120 }
-    ibv_srq_init_attr size 24 { max_wr at 8 max_sge at 12 srq_limit at 16 }
+    ibv_srq_attr size 12 { max_sge at 4 srq_limit at 8 }
+    ibv_srq_init_attr size 24 { attr at 8 }
+    ibv_srq_init_attr_ex size 64 { attr at 8 comp_mask at 20 srq_type at 24 pd at 32 cq at 48 tm_cap at 56 }
     ibv_qp size 160 {
         qp_context at 8 pd at 16 send_cq at 24 recv_cq at 32 srq at 40 handle at 48 qp_num at 52
         state at 56 qp_type at 60 events_completed at 152

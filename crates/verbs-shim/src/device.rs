@@ -22,6 +22,9 @@ pub(crate) const NAME: &str = "ripstop0";
 /// Most queue pairs of an open device.
 pub(crate) const MAX_QP: usize = 4096;
 
+/// Most shared receive queues of an open device.
+pub(crate) const MAX_SRQ: usize = 4096;
+
 /// Most requests of a queue.
 pub(crate) const MAX_QP_WR: u32 = 32768;
 
@@ -141,7 +144,8 @@ pub(crate) fn attributes(choice: &Choice) -> ibv_device_attr {
         hw_ver: 0,
         max_qp: MAX_QP as c_int,
         max_qp_wr: MAX_QP_WR as c_int,
-        device_cap_flags: 0,
+        // IBV_DEVICE_SRQ_RESIZE
+        device_cap_flags: 1 << 13,
         max_sge: MAX_SGE as c_int,
         max_sge_rd: MAX_SGE as c_int,
         max_cq: 65536,
@@ -156,9 +160,9 @@ pub(crate) fn attributes(choice: &Choice) -> ibv_device_attr {
         // IBV_ATOMIC_HCA: among queue pairs of this device.
         atomic_cap: 1,
         ee_to_fmr: [0; 11],
-        max_srq: 0,
-        max_srq_wr: 0,
-        max_srq_sge: 0,
+        max_srq: MAX_SRQ as c_int,
+        max_srq_wr: MAX_QP_WR as c_int,
+        max_srq_sge: MAX_SGE as c_int,
         max_pkeys: 1,
         local_ca_ack_delay: 0,
         phys_port_cnt: 1,

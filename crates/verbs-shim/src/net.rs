@@ -1,5 +1,6 @@
 //! What stands behind the device: endpoints and regions of a provider.
 
+use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +9,12 @@ use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     self, AddressVector as _, AtomicCall, AvAttr, CompletionQueue as _, CqAttr, Domain,
     Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, Provider, RecvKind, RmaCall, SendKind,
-    Sharing,
+    SharedRx as _, Sharing,
 };
 use ripstop_core::registry::{Registration, registry};
-use ripstop_core::{Address, DomainAttr, EpAttr, FabricAttr, FidToken, Hints, Info, TxAttr};
+use ripstop_core::{
+    Address, DomainAttr, EpAttr, FabricAttr, FidToken, Hints, Info, RxAttr, TxAttr,
+};
 use ripstop_mem::UserBuf;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::TcpProvider;
@@ -133,10 +136,23 @@ pub(crate) trait Port: Send + Sync {
     ) -> Result<()>;
 }
 
+/// Receives that several endpoints share, for any message of any peer.
+pub(crate) trait Shared: Any + Send + Sync {
+    /// Posts one.
+    fn recv(&self, iov: &[UserBuf], context: usize) -> Result<()>;
+}
+
 /// A domain of a provider with its queue and address vector.
 pub(crate) trait Net: Send + Sync {
-    /// Opens an endpoint, and gives the 16 bits by which peers find it: those of `wanted`, if any.
-    fn port(&self, wanted: Option<u16>) -> Result<(Box<dyn Port>, u16)>;
+    /// Opens an endpoint, and gives the 16 bits by which peers find it: those of `wanted`, if any. Its messages go
+    /// to `shared`, of the same domain, if there is one.
+    fn port(
+        &self,
+        wanted: Option<u16>,
+        shared: Option<&dyn Shared>,
+    ) -> Result<(Box<dyn Port>, u16)>;
+    /// Opens receives that endpoints share.
+    fn shared(&self) -> Result<Box<dyn Shared>>;
     /// Registers memory under a key of the caller's.
     fn register(&self, memory: UserBuf, access: Flags, key: u32) -> Result<Box<dyn Region>>;
     /// The peer whose device has this address, at its port.
@@ -209,6 +225,7 @@ where
     D::Av: Send + Sync,
     D::Mr: Send + Sync,
     D::Endpoint: Send + Sync,
+    D::SharedRx: Send + Sync,
 {
     fn open<P>(new: fn() -> P, kind: Kind, ip: IpAddr) -> Result<Box<dyn Net>>
     where
@@ -252,7 +269,11 @@ where
     }
 
     /// An endpoint at an address, or at one that the provider chooses.
-    fn endpoint(&self, address: Option<Address>) -> Result<Arc<D::Endpoint>> {
+    fn endpoint(
+        &self,
+        address: Option<Address>,
+        shared: Option<&Arc<D::SharedRx>>,
+    ) -> Result<Arc<D::Endpoint>> {
         let mut info = self.info.clone();
         if address.is_some() {
             info.src_addr = address;
@@ -260,6 +281,9 @@ where
         let ep = self.domain.endpoint(&info, FidToken::NONE)?;
         ep.bind_cq(&self.cq, Flags::SEND | Flags::RECV)?;
         ep.bind_av(&self.av)?;
+        if let Some(shared) = shared {
+            ep.bind_srx(shared)?;
+        }
         ep.enable()?;
         Ok(ep)
     }
@@ -286,26 +310,42 @@ where
     D::Av: Send + Sync,
     D::Mr: Send + Sync,
     D::Endpoint: Send + Sync,
+    D::SharedRx: Send + Sync,
 {
-    fn port(&self, wanted: Option<u16>) -> Result<(Box<dyn Port>, u16)> {
+    fn port(
+        &self,
+        wanted: Option<u16>,
+        shared: Option<&dyn Shared>,
+    ) -> Result<(Box<dyn Port>, u16)> {
+        // One of another provider could not be bound.
+        let shared = shared.and_then(|shared| (shared as &dyn Any).downcast_ref::<Srx<D>>());
+        let shared = shared.map(|shared| &shared.0);
         if self.kind == Kind::Tcp {
             let own = self.info.src_addr.as_ref().and_then(Address::ip);
             let own = own.ok_or(Errno::EADDRNOTAVAIL)?;
             let address = SocketAddr::new(own.ip(), wanted.unwrap_or(0));
-            let ep = self.endpoint(Some(Address::Ip(address)))?;
+            let ep = self.endpoint(Some(Address::Ip(address)), shared)?;
             let name = ep.name()?;
             let port = name.ip().ok_or(Errno::EADDRNOTAVAIL)?.port();
             return Ok((Box::new(Ep::<D>(ep)), port));
         }
         for _ in 0..NAME_TRIES {
             let port = wanted.unwrap_or_else(|| fastrand::u16(1024..));
-            match self.endpoint(Some(shm_name(port))) {
+            match self.endpoint(Some(shm_name(port)), shared) {
                 Ok(ep) => return Ok((Box::new(Ep::<D>(ep)), port)),
                 Err(Errno::EADDRINUSE) if wanted.is_none() => {}
                 Err(error) => return Err(error),
             }
         }
         Err(Errno::EADDRINUSE)
+    }
+
+    fn shared(&self) -> Result<Box<dyn Shared>> {
+        let attr = RxAttr {
+            caps: self.info.caps,
+            ..RxAttr::default()
+        };
+        Ok(Box::new(Srx::<D>(self.domain.shared_rx(&attr)?)))
     }
 
     fn register(&self, memory: UserBuf, access: Flags, key: u32) -> Result<Box<dyn Region>> {
@@ -359,6 +399,23 @@ impl<D: Domain> Drop for Mr<D> {
     fn drop(&mut self) {
         // A device does not wait for peers.
         self.0.try_close(true);
+    }
+}
+
+/// A shared receive context of a provider.
+struct Srx<D: Domain>(Arc<D::SharedRx>);
+
+impl<D: Domain> Shared for Srx<D>
+where
+    D::SharedRx: Send + Sync,
+{
+    fn recv(&self, iov: &[UserBuf], context: usize) -> Result<()> {
+        let kind = RecvKind::Tagged {
+            tag: 0,
+            ignore: u64::MAX,
+        };
+        self.0
+            .recv(kind, iov, FiAddr::UNSPEC, context, Some(Flags::COMPLETION))
     }
 }
 

@@ -33,6 +33,17 @@ pub const IBV_QP_SQ_PSN: c_int = 1 << 16;
 pub const IBV_QP_MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
 pub const IBV_QP_DEST_QPN: c_int = 1 << 20;
 
+// enum ibv_srq_attr_mask
+pub const IBV_SRQ_MAX_WR: c_int = 1;
+pub const IBV_SRQ_LIMIT: c_int = 2;
+
+// enum ibv_srq_type
+pub const IBV_SRQT_BASIC: c_int = 0;
+
+// enum ibv_srq_init_attr_mask
+pub const IBV_SRQ_INIT_ATTR_TYPE: u32 = 1;
+pub const IBV_SRQ_INIT_ATTR_PD: u32 = 2;
+
 // enum ibv_wr_opcode
 pub const IBV_WR_RDMA_WRITE: c_int = 0;
 pub const IBV_WR_RDMA_WRITE_WITH_IMM: c_int = 1;

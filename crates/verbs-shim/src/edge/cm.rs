@@ -17,13 +17,15 @@ use crate::edge::ids::{
 };
 use crate::edge::made::{CompChannel, Context, Cq, Pd, Qp};
 use crate::edge::objects::{Changed, create_channel, create_cq, create_qp, modify_qp};
+use crate::edge::srq::{create_srq, destroy_srq};
 use crate::edge::{errno_of, exports, minus_one, or_null, refused};
 use crate::engine::cq::Channel;
 use crate::log::{Subsys, refuse};
 use crate::sys::{
-    IBV_QPS_INIT, IBV_QPT_RC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP, ibv_context, ibv_cq,
-    ibv_pd, ibv_qp_attr, ibv_qp_init_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param,
-    rdma_event_channel,
+    IBV_QPS_INIT, IBV_QPT_RC, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_BASIC,
+    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP, ibv_context, ibv_cq, ibv_pd, ibv_qp_attr,
+    ibv_qp_init_attr, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, rdma_cm_event,
+    rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 
 /// Most bytes of private data of a request, a reply and a rejection (`rdma_connect(3)` and others).
@@ -125,11 +127,11 @@ fn create_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Resu
             format_args!("the id has a queue pair"),
         ));
     }
-    let queues = (init.send_cq, init.recv_cq);
+    let queues = (init.send_cq, init.recv_cq, init.srq);
     let made = make_qp_of(id, pd, init);
     if made.is_err() {
         destroy_qp_of(id);
-        (init.send_cq, init.recv_cq) = queues;
+        (init.send_cq, init.recv_cq, init.srq) = queues;
     }
     made
 }
@@ -138,6 +140,9 @@ fn create_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Resu
 fn make_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<()> {
     let (device, default) = opened()?;
     let pd = if pd.is_null() { default } else { pd };
+    if init.srq.is_null() {
+        init.srq = id.c.srq.load(Relaxed);
+    }
     create_cqs(id, &object::<Context>(device), init)?;
     let made = create_qp(&object::<Pd>(pd), init)?;
     id.c.qp.store(made, Relaxed);
@@ -151,6 +156,24 @@ fn make_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result
         id: qp.id,
         num: qp.c.qp_num,
     }));
+    id.c.pd.store(pd, Relaxed);
+    Ok(())
+}
+
+/// Creates the shared receive queue of an id.
+fn create_srq_of(
+    id: &CmId,
+    pd: *mut ibv_pd,
+    srq_context: *mut c_void,
+    attr: &mut ibv_srq_attr,
+) -> Result<()> {
+    if !id.c.srq.load(Relaxed).is_null() {
+        let why = format_args!("the id has a shared receive queue");
+        return Err(refuse(Subsys::EpCtrl, Errno::EINVAL, why));
+    }
+    let pd = if pd.is_null() { opened()?.1 } else { pd };
+    let made = create_srq(&object::<Pd>(pd), srq_context, attr)?;
+    id.c.srq.store(made, Relaxed);
     id.c.pd.store(pd, Relaxed);
     Ok(())
 }
@@ -354,6 +377,40 @@ exports! {
         init: Changed<'_, ibv_qp_init_attr>,
     ) -> c_int {
         minus_one(init.get().and_then(|init| create_qp_of(&id, pd, init)))
+    }
+
+    /// `rdma_create_srq(3)`.
+    fn rdma_create_srq(
+        id: Must<'_, CmId>,
+        pd: *mut ibv_pd,
+        init: Changed<'_, ibv_srq_init_attr>,
+    ) -> c_int {
+        minus_one(init.get().and_then(|init| create_srq_of(&id, pd, init.srq_context, &mut init.attr)))
+    }
+
+    /// `rdma_create_srq_ex(3)`: basic ones.
+    fn rdma_create_srq_ex(id: Must<'_, CmId>, init: Changed<'_, ibv_srq_init_attr_ex>) -> c_int {
+        minus_one(init.get().and_then(|init| {
+            let known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+            let typed = init.comp_mask & IBV_SRQ_INIT_ATTR_TYPE != 0;
+            if init.comp_mask & !known != 0 || (typed && init.srq_type != IBV_SRQT_BASIC) {
+                return refused::why("rdma_create_srq_ex: there are basic shared receive queues");
+            }
+            let pd = match init.comp_mask & IBV_SRQ_INIT_ATTR_PD {
+                0 => ptr::null_mut(),
+                _ => init.pd,
+            };
+            create_srq_of(&id, pd, init.srq_context, &mut init.attr)
+        }))
+    }
+
+    /// `rdma_destroy_srq(3)`.
+    fn rdma_destroy_srq(id: Must<'_, CmId>) {
+        let srq = id.c.srq.swap(ptr::null_mut(), Relaxed);
+        if !srq.is_null() && destroy_srq(given_up(srq)).is_err() {
+            // It has queue pairs, as the log says.
+            id.c.srq.store(srq, Relaxed);
+        }
     }
 
     /// `rdma_destroy_qp(3)`.

@@ -9,7 +9,7 @@ use ripstop_types::{Errno, Result};
 use crate::device::{self, NAME, PKEY, c_text};
 use crate::edge::args::{In, Must, Object as _, Out, Room, Take, This};
 use crate::edge::made::{Context, Device};
-use crate::edge::{exports, minus_one, number, or_null, post, refused};
+use crate::edge::{exports, minus_one, number, or_null, post, refused, srq};
 use crate::engine::Engine;
 use crate::engine::cq::Channel;
 use crate::log::{Subsys, refuse};
@@ -54,7 +54,7 @@ pub(crate) fn open() -> Result<*mut ibv_context> {
             poll_cq: post::ripstop_verbs_poll_cq,
             req_notify_cq: post::ripstop_verbs_req_notify_cq,
             cq_and_srq: [Some(refused::call); 7],
-            post_srq_recv: refused::post_srq_recv,
+            post_srq_recv: srq::ripstop_verbs_post_srq_recv,
             qp: [Some(refused::call); 4],
             post_send: post::ripstop_verbs_post_send,
             post_recv: post::ripstop_verbs_post_recv,

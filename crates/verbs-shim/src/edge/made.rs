@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::edge::args::Object;
 use crate::engine::Engine;
 use crate::engine::cq::{Channel, Told, Unacked};
-use crate::sys::{ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_mr, ibv_pd, ibv_qp};
+use crate::sys::{
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_mr, ibv_pd, ibv_qp, ibv_srq,
+};
 
 /// The device.
 #[repr(C)]
@@ -90,6 +92,19 @@ pub(crate) struct Cq {
 // SAFETY: `#[repr(C)]`, and the struct comes first.
 unsafe impl Object for Cq {
     type C = ibv_cq;
+}
+
+/// A shared receive queue.
+#[repr(C)]
+pub(crate) struct Srq {
+    pub(crate) c: ibv_srq,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) id: usize,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for Srq {
+    type C = ibv_srq;
 }
 
 /// A queue pair.

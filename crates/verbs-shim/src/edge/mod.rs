@@ -10,6 +10,7 @@ mod made;
 mod objects;
 mod post;
 mod refused;
+mod srq;
 
 use core::ffi::c_int;
 

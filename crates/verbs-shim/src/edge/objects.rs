@@ -10,7 +10,7 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result};
 
 use crate::edge::args::{Arg, In, Must, Object, Out, Take, This};
-use crate::edge::made::{CompChannel, Context, Cq, Mr, Pd, Qp};
+use crate::edge::made::{CompChannel, Context, Cq, Mr, Pd, Qp, Srq};
 use crate::edge::{errno_of, exports, minus_one, number, or_null};
 use crate::engine::QpInit;
 use crate::engine::cq::{Channel, Told, Unacked};
@@ -25,7 +25,7 @@ pub(crate) fn pointer<T: Object>(object: &T) -> *mut T::C {
 }
 
 /// An object that a struct of the caller names.
-fn named<'a, T: Object>(pointer: *mut T::C) -> Option<&'a T> {
+pub(crate) fn named<'a, T: Object>(pointer: *mut T::C) -> Option<&'a T> {
     // SAFETY: the caller's struct has NULL or a pointer that it got for such an object, which it has not
     // destroyed; the reference is used during the call.
     unsafe { This::<T>::from_c(pointer) }.get()
@@ -73,24 +73,22 @@ pub(crate) fn create_qp(pd: &Pd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv
         );
         return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
     }
-    if !init.srq.is_null() {
-        let why = format_args!("there are no shared receive queues");
-        return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
-    }
     let (send_cq, recv_cq) = (named::<Cq>(init.send_cq), named::<Cq>(init.recv_cq));
     let (Some(send_cq), Some(recv_cq)) = (send_cq, recv_cq) else {
         let why = format_args!("a queue pair without a completion queue");
         return Err(refuse(Subsys::EpCtrl, Errno::EINVAL, why));
     };
+    let srq = named::<Srq>(init.srq);
     let same = [send_cq, recv_cq].map(|cq| Arc::ptr_eq(&cq.engine, &pd.engine));
-    if same != [true; 2] {
-        let why = format_args!("a completion queue of another context");
+    if same != [true; 2] || srq.is_some_and(|srq| !Arc::ptr_eq(&srq.engine, &pd.engine)) {
+        let why = format_args!("a queue of another context");
         return Err(refuse(Subsys::EpCtrl, Errno::EINVAL, why));
     }
     let (id, num, cap) = pd.engine.create_qp(&QpInit {
         pd: pd.c.handle,
         send_cq: send_cq.id,
         recv_cq: recv_cq.id,
+        srq: srq.map(|srq| srq.id),
         all_signaled: init.sq_sig_all != 0,
         cap: init.cap,
     })?;
@@ -101,7 +99,7 @@ pub(crate) fn create_qp(pd: &Pd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv
         pd: pointer(pd),
         send_cq: init.send_cq,
         recv_cq: init.recv_cq,
-        srq: ptr::null_mut(),
+        srq: init.srq,
         handle: id as u32,
         qp_num: num,
         state: AtomicI32::new(0),
@@ -321,7 +319,7 @@ exports! {
                 qp_context: qp.c.qp_context,
                 send_cq: qp.c.send_cq,
                 recv_cq: qp.c.recv_cq,
-                srq: ptr::null_mut(),
+                srq: qp.c.srq,
                 cap: made.cap,
                 qp_type: IBV_QPT_RC,
                 sq_sig_all: c_int::from(made.all_signaled),

@@ -9,7 +9,6 @@ use ripstop_types::{Errno, Result};
 use crate::edge::args::Arg;
 use crate::edge::{exports, minus_one, number, or_null};
 use crate::log::{Subsys, refuse};
-use crate::sys::{ibv_recv_wr, ibv_srq};
 
 /// Refuses a call.
 pub(crate) fn why<T>(what: &str) -> Result<T> {
@@ -22,18 +21,7 @@ pub(crate) fn why<T>(what: &str) -> Result<T> {
 
 /// In tables of functions, for those that no inline function of the headers calls, or that are refused.
 pub(crate) unsafe extern "C" fn call() -> c_int {
-    number(why(
-        "memory windows and shared receive queues are not there",
-    ))
-}
-
-/// As [`call`], of the function that posts to shared receive queues.
-pub(crate) unsafe extern "C" fn post_srq_recv(
-    _srq: *mut ibv_srq,
-    _wr: *mut ibv_recv_wr,
-    _bad: *mut *mut ibv_recv_wr,
-) -> c_int {
-    number(why("there are no shared receive queues"))
+    number(why("memory windows are not there"))
 }
 
 /// As [`call`], of a function that makes an object.
@@ -107,16 +95,12 @@ refusals! {
     null "there are no datagrams (UD), so no address handles": ibv_create_ah ibv_create_ah_from_wc;
     number "there are no datagrams (UD)": ibv_destroy_ah ibv_attach_mcast ibv_detach_mcast
         ibv_init_ah_from_wc ibv_resolve_eth_l2_from_gid;
-    null "there are no shared receive queues": ibv_create_srq;
-    number "there are no shared receive queues": ibv_modify_srq ibv_query_srq ibv_destroy_srq;
     number "a region cannot be changed": ibv_rereg_mr;
     null "there is no device memory": ibv_reg_dmabuf_mr ibv_import_dm;
     nothing "there is no device memory": ibv_unimport_dm ibv_unimport_mr ibv_unimport_pd;
     null "objects of other processes are not imported": ibv_import_mr ibv_import_pd;
     minus_one "there are no datagrams (UD), so no multicast": rdma_join_multicast
         rdma_join_multicast_ex rdma_leave_multicast;
-    minus_one "there are no shared receive queues": rdma_create_srq rdma_create_srq_ex;
-    nothing "there are no shared receive queues": rdma_destroy_srq;
     minus_one "there are no extended queue pairs": rdma_create_qp_ex;
     minus_one "there are no ECE options": rdma_set_local_ece rdma_get_remote_ece;
     minus_one "sockets over verbs are not there: use a socket": rsocket;

@@ -8,6 +8,7 @@ pub(crate) mod mr;
 mod posting;
 pub(crate) mod qp;
 mod request;
+pub(crate) mod srq;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +35,7 @@ use mr::Mr;
 use posting::Posting;
 use qp::{Failure, Parts, Qp, State};
 pub(crate) use request::{Asked, Op, Remote};
+use srq::Srq;
 
 /// How often the thread looks at requests that the provider did not take.
 const RETRY: Duration = Duration::from_millis(1);
@@ -47,6 +49,8 @@ pub(crate) struct QpInit {
     pub(crate) pd: u32,
     pub(crate) send_cq: usize,
     pub(crate) recv_cq: usize,
+    /// In place of a receive queue of its own.
+    pub(crate) srq: Option<usize>,
     pub(crate) all_signaled: bool,
     pub(crate) cap: ibv_qp_cap,
 }
@@ -54,6 +58,7 @@ pub(crate) struct QpInit {
 struct Inner {
     qps: Slab<Qp>,
     cqs: Slab<Cq>,
+    srqs: Slab<Srq>,
     mrs: HashMap<u32, Mr>,
     pds: Slab<()>,
     generation: u16,
@@ -76,7 +81,11 @@ impl Inner {
 
     /// Takes the end of a request from the provider.
     fn ended(&mut self, ended: &Ended) {
-        let slot = ended.context >> 47 & 0xffff;
+        if ended.context >> 63 == 0 && ended.context & srq::MARK != 0 {
+            self.shared_ended(ended);
+            return;
+        }
+        let slot = ended.context >> 47 & 0x7fff;
         let generation = (ended.context >> 32 & 0x7fff) as u16;
         // Else it is of a queue pair that is gone.
         if let Some(qp) = self
@@ -87,6 +96,12 @@ impl Inner {
             qp.ended(ended, &mut self.cqs);
             self.failing |= qp.is_failing();
         }
+    }
+
+    /// Tells a queue from an earlier one at its place.
+    fn next_generation(&mut self) -> u16 {
+        self.generation = self.generation % 0x7fff + 1;
+        self.generation
     }
 
     /// Whether the thread has something to do.
@@ -100,6 +115,12 @@ impl Inner {
             return;
         }
         self.stalled = false;
+        for (slot, srq) in &mut self.srqs {
+            if srq.is_stalled() {
+                srq.advance(slot);
+                self.stalled |= srq.is_stalled();
+            }
+        }
         for (_, qp) in &mut self.qps {
             if qp.is_stalled() {
                 qp.advance(&mut self.cqs);
@@ -149,6 +170,7 @@ impl Engine {
             inner: Mutex::new(Inner {
                 qps: Slab::new(),
                 cqs: Slab::new(),
+                srqs: Slab::new(),
                 mrs: HashMap::new(),
                 pds: Slab::new(),
                 generation: 0,
@@ -185,10 +207,11 @@ impl Engine {
     /// `EBUSY` while regions or queue pairs use it (`ibv_alloc_pd(3)`).
     pub(crate) fn dealloc_pd(&self, pd: u32) -> Result<()> {
         let mut inner = self.inner.lock();
-        let used =
-            inner.mrs.values().any(|mr| mr.pd == pd) || inner.qps.iter().any(|(_, qp)| qp.pd == pd);
+        let used = inner.mrs.values().any(|mr| mr.pd == pd)
+            || inner.qps.iter().any(|(_, qp)| qp.pd == pd)
+            || inner.srqs.iter().any(|(_, srq)| srq.pd == pd);
         if used {
-            let why = format_args!("the protection domain has regions or queue pairs");
+            let why = format_args!("the protection domain has regions or queues");
             return Err(refuse(Subsys::Domain, Errno::EBUSY, why));
         }
         inner.pds.try_remove(pd as usize).ok_or(Errno::EINVAL)
@@ -228,9 +251,14 @@ impl Engine {
     /// nobody does.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown key.
+    /// `EINVAL` for an unknown key, `EBUSY` for memory of shared receives.
     pub(crate) fn dereg_mr(&self, key: u32) -> Result<()> {
         let mut inner = self.inner.lock();
+        if inner.srqs.iter().any(|(_, srq)| srq.uses(key)) {
+            let why =
+                format_args!("a shared receive queue has memory of the region: destroy it first");
+            return Err(refuse(Subsys::Mr, Errno::EBUSY, why));
+        }
         let region = inner.mrs.remove(&key).ok_or(Errno::EINVAL)?;
         self.catch_up(&mut inner);
         let Inner { qps, cqs, .. } = &mut *inner;
@@ -346,7 +374,13 @@ impl Engine {
             let why = format_args!("there are {MAX_QP} queue pairs");
             return Err(refuse(Subsys::EpCtrl, Errno::ENOMEM, why));
         }
-        let (endpoint, port) = self.net.port(None).map_err(|error| {
+        let opened = {
+            let inner = self.inner.lock();
+            let shared = init.srq.map(|srq| inner.srqs.get(srq).ok_or(Errno::EINVAL));
+            let shared = shared.transpose()?.map(|srq| &*srq.shared);
+            self.net.port(None, shared)
+        };
+        let (endpoint, port) = opened.map_err(|error| {
             refuse(
                 Subsys::EpCtrl,
                 error,
@@ -356,20 +390,24 @@ impl Engine {
         // The upper bits tell it from an earlier one at the same port.
         let num = u32::from(fastrand::u8(1..)) << 16 | u32::from(port);
         let mut inner = self.inner.lock();
-        inner.generation = inner.generation % 0x7fff + 1;
         let parts = Parts {
             num,
-            generation: inner.generation,
+            generation: inner.next_generation(),
             pd: init.pd,
             send_cq: init.send_cq,
             recv_cq: init.recv_cq,
+            srq: init.srq,
             all_signaled: init.all_signaled,
             cap: ibv_qp_cap {
-                max_inline_data: cap.max_inline_data,
+                // It has none of its own beside a shared one.
+                max_recv_wr: init.srq.map_or(cap.max_recv_wr, |_| 0),
                 ..cap
             },
             port: endpoint,
         };
+        if let Some(srq) = init.srq {
+            inner.srqs.get_mut(srq).ok_or(Errno::EINVAL)?.users += 1;
+        }
         for cq in [init.send_cq, init.recv_cq] {
             inner.cqs.get_mut(cq).ok_or(Errno::EINVAL)?.users += 1;
         }
@@ -387,6 +425,10 @@ impl Engine {
         let mut inner = self.inner.lock();
         let mut qp = inner.qps.try_remove(qp).ok_or(Errno::EINVAL)?;
         qp.clear();
+        if let Some(srq) = qp.srq.and_then(|srq| inner.srqs.get_mut(srq)) {
+            srq.users -= 1;
+        }
+        inner.drop_early(std::mem::take(&mut qp.early));
         for cq in [qp.send_cq, qp.recv_cq] {
             if let Some(cq) = inner.cqs.get_mut(cq) {
                 cq.users -= 1;
@@ -415,7 +457,8 @@ impl Engine {
         if mask & IBV_QP_STATE != 0 && attr.qp_state == IBV_QPS_ERR {
             self.catch_up(&mut inner);
         }
-        let (qp, cqs, _) = inner.qp(id)?;
+        let Inner { qps, cqs, srqs, .. } = &mut *inner;
+        let qp = qps.get_mut(id).ok_or(Errno::EINVAL)?;
         if mask & IBV_QP_STATE == 0 {
             device::keep(&mut qp.attr, attr, mask);
             return Ok(());
@@ -434,14 +477,14 @@ impl Engine {
                         self.net.remove(peer);
                     }
                 }
-                self.reopen(qp)?;
+                self.reopen(qp, srqs)?;
             }
             (State::Reset | State::Init, IBV_QPS_INIT) => {
                 if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
                     return Err(wrong("there is port 1 only"));
                 }
                 // It has none where a change to RESET has failed.
-                self.reopen(qp)?;
+                self.reopen(qp, srqs)?;
                 qp.state = State::Init;
             }
             (State::Init, IBV_QPS_RTR) => {
@@ -467,17 +510,30 @@ impl Engine {
         }
         device::keep(&mut qp.attr, attr, mask);
         qp.advance(cqs);
+        let early = match qp.state {
+            State::Reset | State::Init if to != IBV_QPS_RESET => Vec::new(),
+            _ => std::mem::take(&mut qp.early),
+        };
+        match to {
+            IBV_QPS_RESET | IBV_QPS_ERR => inner.drop_early(early),
+            _ => inner.take_early(early),
+        }
         self.posted(&mut inner, id);
         Ok(())
     }
 
     /// Opens the endpoint of a queue pair that has none, under its number.
-    fn reopen(&self, qp: &mut Qp) -> Result<()> {
+    fn reopen(&self, qp: &mut Qp, srqs: &Slab<Srq>) -> Result<()> {
         if qp.port.is_none() {
-            let opened = self.net.port(Some(qp.num as u16)).map_err(|error| {
-                let why = format_args!("no endpoint for queue pair {:#08x}", qp.num);
-                refuse(Subsys::EpCtrl, error, why)
-            })?;
+            let shared = qp.srq.and_then(|srq| srqs.get(srq));
+            let shared = shared.map(|srq| &*srq.shared);
+            let opened = self
+                .net
+                .port(Some(qp.num as u16), shared)
+                .map_err(|error| {
+                    let why = format_args!("no endpoint for queue pair {:#08x}", qp.num);
+                    refuse(Subsys::EpCtrl, error, why)
+                })?;
             qp.port = Some(opened.0);
         }
         Ok(())
@@ -519,6 +575,7 @@ impl Engine {
             pd: qp.pd,
             send_cq: qp.send_cq,
             recv_cq: qp.recv_cq,
+            srq: qp.srq,
             all_signaled: qp.all_signaled,
             cap: qp.cap,
         };

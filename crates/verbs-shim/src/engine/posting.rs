@@ -105,6 +105,10 @@ impl Posting<'_> {
     /// As for [`Posting::send`].
     pub(crate) fn recv(&mut self, wr_id: u64, list: &[ibv_sge]) -> Result<()> {
         let (qp, cqs, mrs) = self.inner.qp(self.qp)?;
+        if qp.srq.is_some() {
+            let why = format_args!("a receive of a queue pair that has a shared receive queue");
+            return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
+        }
         if qp.state == State::Reset {
             let why = format_args!("a receive in state {:?}", qp.state);
             return Err(refuse(Subsys::EpData, Errno::EINVAL, why));

@@ -28,6 +28,11 @@ const fn tag(to: u32, from: u32) -> u64 {
     (to as u64) << 40 | (from as u64) << 16
 }
 
+/// The queue pairs that a tag names: to which, and from which.
+pub(super) const fn ends_of(tag: u64) -> (u32, u32) {
+    ((tag >> 40) as u32, (tag >> 16) as u32 & 0x00ff_ffff)
+}
+
 /// Where a queue pair is (`ibv_modify_qp(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
@@ -58,6 +63,7 @@ pub(crate) struct Parts {
     pub(crate) pd: u32,
     pub(crate) send_cq: usize,
     pub(crate) recv_cq: usize,
+    pub(crate) srq: Option<usize>,
     pub(crate) all_signaled: bool,
     pub(crate) cap: ibv_qp_cap,
     pub(crate) port: Box<dyn Port>,
@@ -70,6 +76,10 @@ pub(crate) struct Qp {
     pub(crate) pd: u32,
     pub(crate) send_cq: usize,
     pub(crate) recv_cq: usize,
+    /// The shared receive queue, in place of one of its own.
+    pub(crate) srq: Option<usize>,
+    /// Ends of shared receives whose messages came before it was connected.
+    pub(super) early: Vec<Ended>,
     pub(crate) all_signaled: bool,
     pub(crate) cap: ibv_qp_cap,
     pub(crate) state: State,
@@ -101,6 +111,8 @@ impl Qp {
             pd: parts.pd,
             send_cq: parts.send_cq,
             recv_cq: parts.recv_cq,
+            srq: parts.srq,
+            early: Vec::new(),
             all_signaled: parts.all_signaled,
             cap: parts.cap,
             state: State::Reset,
@@ -136,7 +148,7 @@ impl Qp {
     /// The context of the request with this number: slot and generation find the queue pair again.
     fn context(&self, recv: bool, number: u32) -> usize {
         usize::from(recv) << 63
-            | (self.slot & 0xffff) << 47
+            | (self.slot & 0x7fff) << 47
             | usize::from(self.generation & 0x7fff) << 32
             | number as usize
     }
@@ -379,25 +391,13 @@ impl Qp {
     fn recv_ended(&mut self, at: usize, ended: &Ended) -> Option<Failure> {
         let recv = self.recvs.get_mut(at)?;
         match ended.result {
-            Ok(()) => {
-                let came = Came {
-                    marks: ended.tag & MARKS,
-                    len: ended.len,
-                    data: ended.data,
-                };
-                if !came.is_possible() {
-                    log::warn(
-                        Subsys::EpData,
-                        format_args!(
-                            "queue pair {:#08x}: its peer tells of a write that no device does: {came:?}",
-                            self.num
-                        ),
-                    );
-                    return Some(Failure::Recv(at, IBV_WC_LOC_LEN_ERR));
+            Ok(()) => match came(self.num, ended) {
+                Some(came) => {
+                    recv.came = Some(came);
+                    None
                 }
-                recv.came = Some(came);
-                None
-            }
+                None => Some(Failure::Recv(at, IBV_WC_LOC_LEN_ERR)),
+            },
             Err(Errno::ETRUNC) => Some(Failure::Recv(at, IBV_WC_LOC_LEN_ERR)),
             Err(error) => {
                 log::info(
@@ -407,6 +407,31 @@ impl Qp {
                 Some(Failure::PeerGone)
             }
         }
+    }
+
+    /// Completes a shared receive that a message of the peer has ended.
+    pub(super) fn shared_recv(
+        &self,
+        recv: &Recv,
+        ended: &Ended,
+        cqs: &mut Slab<Cq>,
+    ) -> Option<Failure> {
+        match came(self.num, ended) {
+            Some(came) => {
+                self.complete_recv(recv, came, cqs);
+                None
+            }
+            None => {
+                self.shared_recv_failed(recv, IBV_WC_LOC_LEN_ERR, cqs);
+                Some(Failure::Commanded)
+            }
+        }
+    }
+
+    /// Completes a shared receive in error.
+    pub(super) fn shared_recv_failed(&self, recv: &Recv, status: i32, cqs: &mut Slab<Cq>) {
+        let wc = self.wc(recv.wr_id, status, IBV_WC_RECV);
+        self.push(self.recv_cq, wc, false, cqs);
     }
 
     /// Completes what is done at the front of the queues.
@@ -558,6 +583,25 @@ impl Qp {
         self.recvs.clear();
         (self.posted, self.recv_posted, self.fetching) = (0, 0, 0);
     }
+}
+
+/// What the message of a peer says; `None` for one that no peer sends.
+fn came(num: u32, ended: &Ended) -> Option<Came> {
+    let came = Came {
+        marks: ended.tag & MARKS,
+        len: ended.len,
+        data: ended.data,
+    };
+    if !came.is_possible() {
+        log::warn(
+            Subsys::EpData,
+            format_args!(
+                "queue pair {num:#08x}: its peer tells of a write that no device does: {came:?}"
+            ),
+        );
+        return None;
+    }
+    Some(came)
 }
 
 /// The `enum ibv_wc_status` of an error of the provider.
