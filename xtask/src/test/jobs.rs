@@ -486,7 +486,15 @@ fn conformance(ws: &Workspace) -> Plan {
 }
 
 /// The crates that have unsafe code.
-const UNSAFE_HOLDERS: [&str; 6] = ["mem", "os", "capi", "hooks", "foreign", "ibverbs"];
+const UNSAFE_HOLDERS: [&str; 7] = [
+    "mem",
+    "os",
+    "capi",
+    "hooks",
+    "foreign",
+    "ibverbs",
+    "verbs-shim",
+];
 
 /// Tests of buffers that are lent: to system calls (`data` of `os`), and to operations that are dropped, whose peers
 /// leave, and whose regions close (`ripstop`).
