@@ -186,12 +186,12 @@ def ping(bench, provider, node, flags, rounds, environment, clients=None):
             raise Failed(f"the {side} did not report its messages of 4 MiB")
 
 
-def wait_for_listener(port, server):
-    """Until something listens on `port`."""
+def wait_for_listener(port, server, tables=Path("/proc/net")):
+    """Until something listens on `port`, in the network whose `tables` these are."""
     listening = re.compile(rf":{port:04X} \S+ 0A ")
     limit = time.monotonic() + 60
     while server.poll() is None and time.monotonic() < limit:
-        if any(listening.search(Path(table).read_text()) for table in ("/proc/net/tcp", "/proc/net/tcp6")):
+        if any(listening.search((tables / table).read_text()) for table in ("tcp", "tcp6")):
             return
         time.sleep(0.02)
     raise Failed("the server of fi_pingpong does not listen")

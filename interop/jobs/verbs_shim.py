@@ -24,11 +24,12 @@ def cases():
     found = [Case(f"{NAME}/ibv_devinfo", devinfo), Case(f"{NAME}/udaddy", refused)]
     found += [Case(f"{NAME}/{kind}/{program}{flag}", pair(kind, program, ["-n", "100", "-F", flag]))
               for kind, program, flag in (("tcp", "ib_send_lat", "-R"), ("shm", "ib_write_bw", "-R"),
-                                          ("tcp", "ib_send_bw", "-e"))]
+                                          ("tcp", "ib_send_bw", "-e"), ("tcp", "ib_write_bw", "--use_old_post_send"))]
     for kind in ("tcp", "shm"):
         add = lambda name, body: found.append(Case(f"{NAME}/{kind}/{name}", body))  # noqa: E731
         add("ibv_rc_pingpong", pair(kind, "ibv_rc_pingpong", ["-g", "0", "-c"]))
         add("ibv_rc_pingpong-events", pair(kind, "ibv_rc_pingpong", ["-g", "0", "-c", "-e"]))
+        add("ibv_rc_pingpong-new-send", pair(kind, "ibv_rc_pingpong", ["-g", "0", "-c", "-N"]))
         add("ibv_srq_pingpong", pair(kind, "ibv_srq_pingpong", ["-g", "0", "-c", "-n", "100"]))
         add("ibv_srq_pingpong-events", pair(kind, "ibv_srq_pingpong", ["-g", "0", "-c", "-e", "-n", "100"]))
         add("ib_send_bw-srq", pair(kind, "ib_send_bw", ["-n", "100", "-F", "--use-srq", "-q", "4"]))

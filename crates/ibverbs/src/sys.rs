@@ -25,9 +25,11 @@ macro_rules! layout {
 
 mod cma;
 mod consts;
+mod ex;
 
 pub use cma::*;
 pub use consts::*;
+pub use ex::*;
 
 /// A function of a table that is reached by its true type only.
 pub type AnyFn = unsafe extern "C" fn() -> c_int;

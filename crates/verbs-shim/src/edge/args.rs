@@ -11,10 +11,11 @@ use core::ops::Deref;
 use core::ptr;
 use core::slice;
 
+use crate::edge::made::{Cq, Qp};
 use crate::engine::Remote;
 use crate::sys::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    IBV_WR_RDMA_WRITE_WITH_IMM, ibv_cq_ex, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge,
 };
 
 /// An argument of a C call.
@@ -57,14 +58,27 @@ impl<T> Arg for *mut T {
 ///
 /// # Safety
 ///
-/// The type is `#[repr(C)]` and its first field is of type `C`, or it is transparent around one.
+/// The type is `#[repr(C)]` and what is `OFFSET` bytes from its beginning is a `C`.
 pub(crate) unsafe trait Object: Sized {
     /// The struct of the headers.
     type C;
 
+    /// Where the struct is in the object.
+    const OFFSET: usize = 0;
+
+    /// The pointer that C has for the object at `this`.
+    fn pointer(this: *mut Self) -> *mut Self::C {
+        this.wrapping_byte_add(Self::OFFSET).cast()
+    }
+
+    /// The object that C has this pointer for.
+    fn object(c: *mut Self::C) -> *mut Self {
+        c.cast::<Self>().wrapping_byte_sub(Self::OFFSET)
+    }
+
     /// Gives it to C, which has it until it gives it back ([`Take`]).
     fn give(self) -> *mut Self::C {
-        Box::into_raw(Box::new(self)).cast()
+        Self::pointer(Box::into_raw(Box::new(self)))
     }
 }
 
@@ -75,9 +89,12 @@ impl<T: Object> Arg for This<'_, T> {
     type C = *mut T::C;
 
     unsafe fn from_c(c: *mut T::C) -> Self {
-        // SAFETY: the caller passes NULL or a pointer that `give` made of a `T` and that it has not given
-        // back; objects are changed only through their cells.
-        Self(unsafe { c.cast::<T>().as_ref() })
+        if c.is_null() {
+            return Self(None);
+        }
+        // SAFETY: the caller passes NULL, which it is not, or a pointer that `give` made of a `T` and that it has
+        // not given back; objects are changed only through their cells.
+        Self(Some(unsafe { &*T::object(c) }))
     }
 }
 
@@ -99,7 +116,7 @@ impl<T: Object> Arg for Must<'_, T> {
         assert!(!c.is_null(), "NULL where verbs ask for an object");
         // SAFETY: the caller passes a pointer that `give` made of a `T` and that it has not given back; it
         // is not NULL, as was just asserted, and objects are changed only through their cells.
-        Self(unsafe { &*c.cast::<T>() })
+        Self(unsafe { &*T::object(c) })
     }
 }
 
@@ -111,6 +128,36 @@ impl<T> Deref for Must<'_, T> {
     }
 }
 
+/// An object that the caller has by the pointer to its extended struct, which begins as the plain one does.
+macro_rules! extended {
+    ($($name:ident: $object:ident as $c:ident;)*) => { $(
+        /// The object of a call that is reached through its struct.
+        pub(crate) struct $name<'a>(Must<'a, $object>);
+
+        impl Arg for $name<'_> {
+            type C = *mut $c;
+
+            unsafe fn from_c(c: *mut $c) -> Self {
+                // SAFETY: what the caller passes is the beginning of the struct that it has of the object.
+                Self(unsafe { Must::from_c(c.cast()) })
+            }
+        }
+
+        impl Deref for $name<'_> {
+            type Target = $object;
+
+            fn deref(&self) -> &$object {
+                &self.0
+            }
+        }
+    )* };
+}
+
+extended! {
+    ExQp: Qp as ibv_qp_ex;
+    ExCq: Cq as ibv_cq_ex;
+}
+
 /// An object that the caller gives back, if the call succeeds.
 pub(crate) struct Take<T: Object>(*mut T);
 
@@ -119,7 +166,7 @@ impl<T: Object> Arg for Take<T> {
 
     unsafe fn from_c(c: *mut T::C) -> Self {
         assert!(!c.is_null(), "NULL where verbs ask for an object");
-        Self(c.cast())
+        Self(T::object(c))
     }
 }
 
@@ -200,6 +247,53 @@ impl<T> Room<'_, T> {
         // SAFETY: the C caller passes room for as many values as it says, and the call writes no more; the
         // sum stays inside, so it did not wrap.
         unsafe { place.write(value) };
+    }
+}
+
+/// Values of which another argument says how many there are.
+pub(crate) struct Array<'a, T>(*const T, PhantomData<&'a T>);
+
+impl<T> Arg for Array<'_, T> {
+    type C = *const T;
+
+    unsafe fn from_c(c: *const T) -> Self {
+        Self(c, PhantomData)
+    }
+}
+
+impl<'a, T> Array<'a, T> {
+    /// The first `count` of them, which the caller says are there; none for NULL.
+    pub(crate) fn first(&self, count: usize) -> &'a [T] {
+        if self.0.is_null() || count == 0 {
+            return &[];
+        }
+        // SAFETY: not NULL, so the C caller passes as many values as it says, which stay during the call.
+        unsafe { slice::from_raw_parts(self.0, count) }
+    }
+}
+
+/// A struct that the call writes, whose size the caller has from its own headers.
+pub(crate) struct Grown<'a, T>(*mut T, PhantomData<&'a mut T>);
+
+impl<T> Arg for Grown<'_, T> {
+    type C = *mut T;
+
+    unsafe fn from_c(c: *mut T) -> Self {
+        Self(c, PhantomData)
+    }
+}
+
+impl<T: Copy> Grown<'_, T> {
+    /// Writes as much of the value as there is room for, and zeros behind it; nothing for NULL.
+    pub(crate) fn set(&mut self, value: T, size: usize) {
+        if self.0.is_null() {
+            return;
+        }
+        let (to, from) = (self.0.cast::<u8>(), (&raw const value).cast::<u8>());
+        // SAFETY: not NULL, so the C caller passes room for as many bytes as it says.
+        unsafe { to.write_bytes(0, size) };
+        // SAFETY: no more than both have, and the value is this function's own.
+        unsafe { to.copy_from_nonoverlapping(from, size.min(size_of::<T>())) };
     }
 }
 

@@ -16,16 +16,18 @@ use crate::edge::ids::{
     CmEvent, CmId, EventChannel, Sockaddr, deliver, given_up, object, opened, port,
 };
 use crate::edge::made::{CompChannel, Context, Cq, Pd, Qp};
-use crate::edge::objects::{Changed, create_channel, create_cq, create_qp, modify_qp};
+use crate::edge::objects::{
+    Changed, create_channel, create_cq, create_qp, create_qp_ex, modify_qp,
+};
 use crate::edge::srq::{create_srq, destroy_srq};
 use crate::edge::{errno_of, exports, minus_one, or_null, refused};
 use crate::engine::cq::Channel;
 use crate::log::{Subsys, refuse};
 use crate::sys::{
-    IBV_QPS_INIT, IBV_QPT_RC, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_BASIC,
-    RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP, ibv_context, ibv_cq, ibv_pd, ibv_qp_attr,
-    ibv_qp_init_attr, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, rdma_cm_event,
-    rdma_cm_id, rdma_conn_param, rdma_event_channel,
+    IBV_QP_INIT_ATTR_PD, IBV_QPS_INIT, IBV_QPT_RC, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE,
+    IBV_SRQT_BASIC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP, ibv_context, ibv_cq, ibv_pd,
+    ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq_attr, ibv_srq_init_attr,
+    ibv_srq_init_attr_ex, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 
 /// Most bytes of private data of a request, a reply and a rejection (`rdma_connect(3)` and others).
@@ -120,6 +122,48 @@ fn create_cqs(id: &CmId, device: &Context, init: &mut ibv_qp_init_attr) -> Resul
 
 /// Creates the queue pair of an id.
 fn create_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<()> {
+    create_qp_with(id, pd, init, create_qp)
+}
+
+/// Creates the queue pair of an id by its extended attributes.
+fn create_qp_ex_of(id: &CmId, init: &mut ibv_qp_init_attr_ex) -> Result<()> {
+    let mut plain = ibv_qp_init_attr {
+        qp_context: init.qp_context,
+        send_cq: init.send_cq,
+        recv_cq: init.recv_cq,
+        srq: init.srq,
+        cap: init.cap,
+        qp_type: init.qp_type,
+        sq_sig_all: init.sq_sig_all,
+    };
+    let pd = match init.comp_mask & IBV_QP_INIT_ATTR_PD {
+        0 => ptr::null_mut(),
+        _ => init.pd,
+    };
+    let extended = *init;
+    create_qp_with(id, pd, &mut plain, |pd, plain| {
+        let mut all = ibv_qp_init_attr_ex {
+            send_cq: plain.send_cq,
+            recv_cq: plain.recv_cq,
+            srq: plain.srq,
+            ..extended
+        };
+        let made = create_qp_ex(pd, &mut all)?;
+        plain.cap = all.cap;
+        Ok(made)
+    })?;
+    (init.send_cq, init.recv_cq) = (plain.send_cq, plain.recv_cq);
+    (init.srq, init.cap) = (plain.srq, plain.cap);
+    Ok(())
+}
+
+/// Creates the queue pair of an id with what `make` does.
+fn create_qp_with(
+    id: &CmId,
+    pd: *mut ibv_pd,
+    init: &mut ibv_qp_init_attr,
+    make: impl FnOnce(&Pd, &mut ibv_qp_init_attr) -> Result<*mut ibv_qp>,
+) -> Result<()> {
     if !id.c.qp.load(Relaxed).is_null() {
         return Err(refuse(
             Subsys::EpCtrl,
@@ -128,7 +172,7 @@ fn create_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Resu
         ));
     }
     let queues = (init.send_cq, init.recv_cq, init.srq);
-    let made = make_qp_of(id, pd, init);
+    let made = make_qp_of(id, pd, init, make);
     if made.is_err() {
         destroy_qp_of(id);
         (init.send_cq, init.recv_cq, init.srq) = queues;
@@ -137,14 +181,19 @@ fn create_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Resu
 }
 
 /// Makes the queue pair of an id, and its queues; part of it where something fails.
-fn make_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<()> {
+fn make_qp_of(
+    id: &CmId,
+    pd: *mut ibv_pd,
+    init: &mut ibv_qp_init_attr,
+    make: impl FnOnce(&Pd, &mut ibv_qp_init_attr) -> Result<*mut ibv_qp>,
+) -> Result<()> {
     let (device, default) = opened()?;
     let pd = if pd.is_null() { default } else { pd };
     if init.srq.is_null() {
         init.srq = id.c.srq.load(Relaxed);
     }
     create_cqs(id, &object::<Context>(device), init)?;
-    let made = create_qp(&object::<Pd>(pd), init)?;
+    let made = make(&object::<Pd>(pd), init)?;
     id.c.qp.store(made, Relaxed);
     let qp = object::<Qp>(made);
     let (mut attr, mask) = id.id.qp_attr(IBV_QPS_INIT)?;
@@ -154,7 +203,7 @@ fn make_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result
     id.id.set_qp(Some(QpOf {
         engine: Arc::clone(&qp.engine),
         id: qp.id,
-        num: qp.c.qp_num,
+        num: qp.c.qp_base.qp_num,
     }));
     id.c.pd.store(pd, Relaxed);
     Ok(())
@@ -377,6 +426,11 @@ exports! {
         init: Changed<'_, ibv_qp_init_attr>,
     ) -> c_int {
         minus_one(init.get().and_then(|init| create_qp_of(&id, pd, init)))
+    }
+
+    /// `rdma_create_qp_ex(3)`.
+    fn rdma_create_qp_ex(id: Must<'_, CmId>, init: Changed<'_, ibv_qp_init_attr_ex>) -> c_int {
+        minus_one(init.get().and_then(|init| create_qp_ex_of(&id, init)))
     }
 
     /// `rdma_create_srq(3)`.

@@ -7,15 +7,16 @@ use std::sync::{Arc, LazyLock};
 use ripstop_types::{Errno, Result};
 
 use crate::device::{self, NAME, PKEY, c_text};
-use crate::edge::args::{In, Must, Object as _, Out, Room, Take, This};
+use crate::edge::args::{Array, Grown, In, Must, Object as _, Out, Room, Take, This};
 use crate::edge::made::{Context, Device};
-use crate::edge::{exports, minus_one, number, or_null, post, refused, srq};
+use crate::edge::{exports, minus_one, number, objects, or_null, post, refused, srq};
 use crate::engine::Engine;
 use crate::engine::cq::Channel;
 use crate::log::{Subsys, refuse};
 use crate::sys::{
-    compat_ibv_port_attr, ibv_context, ibv_context_ops, ibv_device, ibv_device_attr, ibv_gid,
-    ibv_gid_entry,
+    VERBS_ABI_IS_EXTENDED, compat_ibv_port_attr, ibv_context, ibv_context_ops, ibv_device,
+    ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_query_device_ex_input,
+    verbs_context,
 };
 
 /// The device. It is there as long as the process.
@@ -36,6 +37,21 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| Device {
 /// The pointer that programs have for the device.
 fn device_pointer() -> *mut ibv_device {
     (&raw const DEVICE.c).cast_mut()
+}
+
+/// The extended calls that there are; the headers' inline functions answer `EOPNOTSUPP` to others.
+fn extended() -> verbs_context {
+    verbs_context {
+        query_port_to_query_rt_values: [None; 25],
+        create_cq_ex: Some(objects::ripstop_verbs_create_cq_ex),
+        priv_: ptr::null_mut(),
+        query_device_ex: Some(ripstop_verbs_query_device_ex),
+        destroy_flow_to_open_qp: [None; 5],
+        create_qp_ex: Some(objects::ripstop_verbs_create_qp_ex),
+        get_srq_num_to_close_xrcd: [None; 4],
+        placeholder3: 0,
+        sz: size_of::<verbs_context>() + size_of::<ibv_context>(),
+    }
 }
 
 /// Opens the device.
@@ -64,9 +80,10 @@ pub(crate) fn open() -> Result<*mut ibv_context> {
         async_fd: events.fd(),
         num_comp_vectors: 1,
         mutex: [0; 5],
-        abi_compat: ptr::null_mut(),
+        abi_compat: ptr::without_provenance_mut(VERBS_ABI_IS_EXTENDED),
     };
     let made = Context {
+        ex: extended(),
         c: context,
         engine,
         events,
@@ -137,6 +154,32 @@ exports! {
     /// `ibv_query_device(3)`.
     fn ibv_query_device(context: Must<'_, Context>, attr: Out<'_, ibv_device_attr>) -> c_int {
         attr.set(device::attributes(&context.engine.choice));
+        0
+    }
+
+    /// `ibv_query_device_ex(3)`: nothing beyond what `ibv_query_device` says.
+    fn ripstop_verbs_query_device_ex(
+        context: Must<'_, Context>,
+        _input: Array<'_, ibv_query_device_ex_input>,
+        attr: Grown<'_, ibv_device_attr_ex>,
+        size: usize,
+    ) -> c_int {
+        if size < size_of::<ibv_device_attr>() {
+            return Errno::EINVAL.0;
+        }
+        attr.set(
+            ibv_device_attr_ex {
+                orig_attr: device::attributes(&context.engine.choice),
+                comp_mask: 0,
+                odp_caps: [0; 3],
+                completion_timestamp_mask: 0,
+                hca_core_clock: 0,
+                device_cap_flags_ex: 0,
+                tso_to_xrc_odp_caps: [0; 27],
+                phys_port_cnt_ex: 1,
+            },
+            size,
+        );
         0
     }
 

@@ -1,14 +1,18 @@
 #![allow(unsafe_code)]
 //! The objects that programs have pointers to.
 
+use core::mem::offset_of;
 use core::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 
 use crate::edge::args::Object;
+use crate::edge::turn::Turn;
+use crate::edge::wr::Builder;
 use crate::engine::Engine;
 use crate::engine::cq::{Channel, Told, Unacked};
 use crate::sys::{
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_mr, ibv_pd, ibv_qp, ibv_srq,
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_device, ibv_mr, ibv_pd, ibv_qp,
+    ibv_qp_ex, ibv_srq, ibv_wc, verbs_context,
 };
 
 /// The device.
@@ -30,15 +34,19 @@ unsafe impl Send for Device {}
 /// The device, opened.
 #[repr(C)]
 pub(crate) struct Context {
+    /// The extended calls: programs look for them right in front of the struct that they have.
+    pub(crate) ex: verbs_context,
     pub(crate) c: ibv_context,
     pub(crate) engine: Arc<Engine>,
     /// Asynchronous events: there are none, and whoever waits for one waits.
     pub(crate) events: Arc<Channel<()>>,
 }
 
-// SAFETY: `#[repr(C)]`, and the struct comes first.
+// SAFETY: `#[repr(C)]`, and the struct is at that place.
 unsafe impl Object for Context {
     type C = ibv_context;
+
+    const OFFSET: usize = offset_of!(Self, c);
 }
 
 /// A protection domain.
@@ -82,14 +90,16 @@ unsafe impl Object for CompChannel {
 /// A completion queue.
 #[repr(C)]
 pub(crate) struct Cq {
-    pub(crate) c: ibv_cq,
+    pub(crate) c: ibv_cq_ex,
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: usize,
     /// Its events that the program has and has not acknowledged.
     pub(crate) unacked: Arc<Unacked>,
+    /// The completion that a program looks at.
+    pub(crate) current: Turn<ibv_wc>,
 }
 
-// SAFETY: `#[repr(C)]`, and the struct comes first.
+// SAFETY: `#[repr(C)]`, and the struct comes first, at the beginning of its extended one.
 unsafe impl Object for Cq {
     type C = ibv_cq;
 }
@@ -110,12 +120,15 @@ unsafe impl Object for Srq {
 /// A queue pair.
 #[repr(C)]
 pub(crate) struct Qp {
-    pub(crate) c: ibv_qp,
+    pub(crate) c: ibv_qp_ex,
     pub(crate) engine: Arc<Engine>,
     pub(crate) id: usize,
+    /// Whether it was created for requests that are built by calls.
+    pub(crate) builds: bool,
+    pub(crate) building: Builder,
 }
 
-// SAFETY: `#[repr(C)]`, and the struct comes first.
+// SAFETY: `#[repr(C)]`, and the struct comes first, at the beginning of its extended one.
 unsafe impl Object for Qp {
     type C = ibv_qp;
 }

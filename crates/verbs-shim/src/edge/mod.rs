@@ -8,9 +8,14 @@ mod device;
 mod ids;
 mod made;
 mod objects;
+mod poll;
 mod post;
 mod refused;
 mod srq;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod wr;
 
 use core::ffi::c_int;
 

@@ -11,17 +11,23 @@ use ripstop_types::{Errno, Result};
 
 use crate::edge::args::{Arg, In, Must, Object, Out, Take, This};
 use crate::edge::made::{CompChannel, Context, Cq, Mr, Pd, Qp, Srq};
-use crate::edge::{errno_of, exports, minus_one, number, or_null};
+use crate::edge::turn::Turn;
+use crate::edge::wr::{self, Builder};
+use crate::edge::{errno_of, exports, minus_one, number, or_null, poll};
 use crate::engine::QpInit;
 use crate::engine::cq::{Channel, Told, Unacked};
 use crate::log::{Subsys, refuse};
 use crate::sys::{
-    IBV_QPT_RC, ibv_comp_channel, ibv_cq, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
+    IBV_CREATE_CQ_ATTR_SINGLE_THREADED, IBV_QP_EX_WITH_BASIC, IBV_QP_INIT_ATTR_CREATE_FLAGS,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_RC, IBV_WC_STANDARD_FLAGS,
+    ibv_comp_channel, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
+    ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 
 /// The pointer that a program has for an object, so that it can be given out again.
 pub(crate) fn pointer<T: Object>(object: &T) -> *mut T::C {
-    (&raw const *object).cast_mut().cast()
+    T::pointer((&raw const *object).cast_mut())
 }
 
 /// An object that a struct of the caller names.
@@ -32,7 +38,7 @@ pub(crate) fn named<'a, T: Object>(pointer: *mut T::C) -> Option<&'a T> {
 }
 
 /// Registers memory; `at` is where peers are to find it.
-fn register(
+pub(super) fn register(
     pd: &Pd,
     addr: *mut c_void,
     length: usize,
@@ -66,6 +72,45 @@ fn register(
 
 /// Creates a queue pair; `init.cap` becomes what it has.
 pub(crate) fn create_qp(pd: &Pd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp> {
+    make_qp(pd, init, false)
+}
+
+/// Creates a queue pair by its extended attributes; `init.cap` becomes what it has.
+pub(crate) fn create_qp_ex(pd: &Pd, init: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
+    let builds = init.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
+    let known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    let created = init.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && init.create_flags != 0;
+    if init.comp_mask & !known != 0 || created {
+        let why = format_args!(
+            "attributes {:#x} of a queue pair: there are none of raw packets, XRC and creation flags",
+            init.comp_mask
+        );
+        return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
+    }
+    if builds && init.send_ops_flags & !IBV_QP_EX_WITH_BASIC != 0 {
+        let why = format_args!(
+            "operations {:#x}: there are sends, writes, reads, and atomics on 8 bytes",
+            init.send_ops_flags
+        );
+        return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
+    }
+    let mut plain = ibv_qp_init_attr {
+        qp_context: init.qp_context,
+        send_cq: init.send_cq,
+        recv_cq: init.recv_cq,
+        srq: init.srq,
+        cap: init.cap,
+        qp_type: init.qp_type,
+        sq_sig_all: init.sq_sig_all,
+    };
+    let made = make_qp(pd, &mut plain, builds)?;
+    init.cap = plain.cap;
+    Ok(made)
+}
+
+/// Creates a queue pair, which `builds` requests by calls, or does not.
+fn make_qp(pd: &Pd, init: &mut ibv_qp_init_attr, builds: bool) -> Result<*mut ibv_qp> {
     if init.qp_type != IBV_QPT_RC {
         let why = format_args!(
             "queue pairs of type {}: there are reliable connected ones (RC)",
@@ -108,14 +153,21 @@ pub(crate) fn create_qp(pd: &Pd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv
         events_completed: 0,
     };
     let engine = Arc::clone(&pd.engine);
-    Ok(Qp { c, engine, id }.give())
+    Ok(Qp {
+        c: wr::extended(c),
+        engine,
+        id,
+        builds,
+        building: Builder::default(),
+    }
+    .give())
 }
 
 /// Changes state and attributes of a queue pair, and what its struct says of its state.
 pub(crate) fn modify_qp(qp: &Qp, attr: &ibv_qp_attr, mask: c_int) -> Result<()> {
     qp.engine.modify_qp(qp.id, attr, mask)?;
     if mask & crate::sys::IBV_QP_STATE != 0 {
-        qp.c.state.store(attr.qp_state, Ordering::Relaxed);
+        qp.c.qp_base.state.store(attr.qp_state, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -145,10 +197,11 @@ pub(crate) fn create_cq(
     };
     let unacked = Arc::<Unacked>::default();
     let made = Cq {
-        c,
+        c: poll::extended(c),
         engine,
         id,
         unacked: Arc::clone(&unacked),
+        current: Turn::default(),
     }
     .give();
     context.engine.call_cq(
@@ -160,6 +213,33 @@ pub(crate) fn create_cq(
         },
     );
     Ok(made)
+}
+
+/// Creates a completion queue by its extended attributes.
+pub(super) fn create_cq_ex(
+    context: &Context,
+    init: &ibv_cq_init_attr_ex,
+) -> Result<*mut ibv_cq_ex> {
+    let known = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    let flags = match init.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS {
+        0 => 0,
+        _ => init.flags,
+    };
+    let fields = init.wc_flags & !IBV_WC_STANDARD_FLAGS;
+    if init.comp_mask & !IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 || flags & !known != 0 || fields != 0 {
+        let why = format_args!(
+            "attributes {:#x}, flags {flags:#x} and fields {fields:#x} of a completion queue: there are no parent \
+             domains, times, VLANs and tag matching",
+            init.comp_mask
+        );
+        return Err(refuse(Subsys::Cq, Errno::EOPNOTSUPP, why));
+    }
+    let entries = c_int::try_from(init.cqe).unwrap_or(c_int::MAX);
+    if init.comp_vector != 0 {
+        let why = format_args!("there is completion vector 0 only");
+        return Err(refuse(Subsys::Cq, Errno::EINVAL, why));
+    }
+    create_cq(context, entries, init.cq_context, init.channel).map(<*mut ibv_cq>::cast)
 }
 
 /// Creates a completion channel.
@@ -263,7 +343,7 @@ exports! {
     /// `ibv_destroy_cq(3)`.
     fn ibv_destroy_cq(cq: Take<Cq>) -> c_int {
         number(cq.engine.destroy_cq(cq.id).map(|()| {
-            if let Some(channel) = named::<CompChannel>(cq.c.channel) {
+            if let Some(channel) = named::<CompChannel>(cq.c.base.channel) {
                 channel.users.fetch_sub(1, Ordering::Relaxed);
             }
             cq.unacked.wait();
@@ -299,6 +379,37 @@ exports! {
         or_null(init.get().and_then(|init| create_qp(&pd, init)))
     }
 
+    /// `ibv_qp_to_qp_ex(3)`: NULL for a queue pair that was not created for it.
+    fn ibv_qp_to_qp_ex(qp: Must<'_, Qp>) -> *mut ibv_qp_ex {
+        match qp.builds {
+            true => pointer(&*qp).cast(),
+            false => ptr::null_mut(),
+        }
+    }
+
+    /// `ibv_create_qp_ex(3)`.
+    fn ripstop_verbs_create_qp_ex(
+        context: Must<'_, Context>,
+        init: Changed<'_, ibv_qp_init_attr_ex>,
+    ) -> *mut ibv_qp {
+        or_null(init.get().and_then(|init| {
+            let has_pd = init.comp_mask & IBV_QP_INIT_ATTR_PD != 0;
+            let pd = named::<Pd>(init.pd).filter(|_| has_pd).ok_or(Errno::EINVAL)?;
+            if !Arc::ptr_eq(&pd.engine, &context.engine) {
+                return Err(Errno::EINVAL);
+            }
+            create_qp_ex(pd, init)
+        }))
+    }
+
+    /// `ibv_create_cq_ex(3)`.
+    fn ripstop_verbs_create_cq_ex(
+        context: Must<'_, Context>,
+        init: Changed<'_, ibv_cq_init_attr_ex>,
+    ) -> *mut ibv_cq_ex {
+        or_null(init.get().and_then(|init| create_cq_ex(&context, init)))
+    }
+
     /// `ibv_modify_qp(3)`.
     fn ibv_modify_qp(qp: Must<'_, Qp>, attr: In<'_, ibv_qp_attr>, mask: c_int) -> c_int {
         let attr = attr.get().ok_or(Errno::EINVAL);
@@ -313,13 +424,13 @@ exports! {
         init: Out<'_, ibv_qp_init_attr>,
     ) -> c_int {
         number(qp.engine.query_qp(qp.id).map(|(found, made)| {
-            qp.c.state.store(found.qp_state, Ordering::Relaxed);
+            qp.c.qp_base.state.store(found.qp_state, Ordering::Relaxed);
             attr.set(found);
             init.set(ibv_qp_init_attr {
-                qp_context: qp.c.qp_context,
-                send_cq: qp.c.send_cq,
-                recv_cq: qp.c.recv_cq,
-                srq: qp.c.srq,
+                qp_context: qp.c.qp_base.qp_context,
+                send_cq: qp.c.qp_base.send_cq,
+                recv_cq: qp.c.qp_base.recv_cq,
+                srq: qp.c.qp_base.srq,
                 cap: made.cap,
                 qp_type: IBV_QPT_RC,
                 sq_sig_all: c_int::from(made.all_signaled),

@@ -2,7 +2,6 @@
 //! What this device does not do: each call is an error, and a line of the log says which it was.
 
 use core::ffi::{c_int, c_void};
-use core::ptr;
 
 use ripstop_types::{Errno, Result};
 
@@ -101,15 +100,7 @@ refusals! {
     null "objects of other processes are not imported": ibv_import_mr ibv_import_pd;
     minus_one "there are no datagrams (UD), so no multicast": rdma_join_multicast
         rdma_join_multicast_ex rdma_leave_multicast;
-    minus_one "there are no extended queue pairs": rdma_create_qp_ex;
     minus_one "there are no ECE options": rdma_set_local_ece rdma_get_remote_ece;
     minus_one "sockets over verbs are not there: use a socket": rsocket;
     number "data arrives in no particular order within a message": ibv_query_qp_data_in_order;
-}
-
-exports! {
-    /// `ibv_qp_to_qp_ex(3)`: no queue pair has the extended calls.
-    fn ibv_qp_to_qp_ex(_qp: *mut c_void) -> *mut c_void {
-        ptr::null_mut()
-    }
 }

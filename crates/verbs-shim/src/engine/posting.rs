@@ -25,6 +25,18 @@ pub(crate) struct Posting<'a> {
 }
 
 impl Posting<'_> {
+    /// Whether so many requests to send can be posted.
+    ///
+    /// # Errors
+    /// `ENOMEM` where the queue has less room.
+    pub(crate) fn has_room_for(&mut self, count: usize) -> Result<()> {
+        let (qp, _, _) = self.inner.qp(self.qp)?;
+        match count <= qp.room() {
+            true => Ok(()),
+            false => Err(Errno::ENOMEM),
+        }
+    }
+
     /// Posts a request to send; `inline` is what it points to, if it is to be copied.
     ///
     /// # Errors

@@ -153,6 +153,12 @@ impl Qp {
             | number as usize
     }
 
+    /// How many requests to send may be added.
+    pub(crate) fn room(&self) -> usize {
+        let most = self.cap.max_send_wr as usize;
+        most.saturating_sub(self.sends.len())
+    }
+
     /// Adds a request to send, which the program may post now.
     ///
     /// # Errors
