@@ -1,11 +1,14 @@
 """Debian's programs for RDMA devices (ibverbs-utils, rdmacm-utils, perftest) on libripstop-verbs.so, unmodified."""
 
+import os
 import re
 import subprocess
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 from rig import process
-from rig.case import Case, Failed, Missing, free_port
+from rig.case import Case, Failed, Missing, Unable, free_port
 from rig.peers import packages
 
 from .debian_tools import wait_for_listener
@@ -16,6 +19,15 @@ OBJECT = "libripstop-verbs.so"
 # Round trips that rping checks.
 ROUNDS = 50
 
+# Clients of one rping server that end by themselves, and that are killed.
+QUIET, KILLED = 6, 3
+
+# Round trips of a client among others.
+LONG = 1000
+
+# What rping says that its connection has ended, or a request on it.
+ENDED = re.compile(r"DISCONNECT EVENT|wait for \w+ state|cma event|completion failed")
+
 PERFTEST = ("ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw", "ib_atomic_bw")
 
 
@@ -25,6 +37,9 @@ def cases():
     found += [Case(f"{NAME}/{kind}/{program}{flag}", pair(kind, program, ["-n", "100", "-F", flag]))
               for kind, program, flag in (("tcp", "ib_send_lat", "-R"), ("shm", "ib_write_bw", "-R"),
                                           ("tcp", "ib_send_bw", "-e"), ("tcp", "ib_write_bw", "--use_old_post_send"))]
+    found += [Case(f"{NAME}/hosts/{name}", across(command, flag)) for name, command, flag in (
+        ("rping", ["rping", "-v", "-V", "-C", str(ROUNDS)], "-a"), ("ib_write_bw", ["ib_write_bw", "-n", "100", "-F"], ""),
+        ("ib_write_bw-R", ["ib_write_bw", "-n", "100", "-F", "-R"], ""))]
     for kind in ("tcp", "shm"):
         add = lambda name, body: found.append(Case(f"{NAME}/{kind}/{name}", body))  # noqa: E731
         add("ibv_rc_pingpong", pair(kind, "ibv_rc_pingpong", ["-g", "0", "-c"]))
@@ -36,6 +51,7 @@ def cases():
         add("rping", rping(kind))
         add("rping-server-killed", killed(kind, "server"))
         add("rping-client-killed", killed(kind, "client"))
+        add("rping-crowd", crowd(kind))
         add("ucmatose", ucmatose(kind))
         add("rdma_client", rdma_client(kind))
         for program in PERFTEST:
@@ -138,6 +154,125 @@ def killed(kind, whom):
         if status < 0:
             raise Failed(f"rping dies of signal {-status} after its {whom} was killed")
         ended(bench, server, output, 1)
+
+    return body
+
+
+def crowd(kind):
+    """A case: one server of rping has nine clients, each at its own time, of which three are killed while data flows.
+    The others succeed, and so does one that comes later; those that are there when the server is killed end."""
+
+    def body(bench):
+        port = free_port()
+        command = ["rping", "-a", "127.0.0.1", "-p", str(port), "-v", "-V"]
+        server, _ = start_server(bench, kind, [*command, "-s", "-P"], port)
+        outputs = {}
+
+        def client(rounds):
+            output = bench.scratch / f"client{len(outputs)}"
+            with open(output, "wb") as sink:
+                # rping's lines are to be seen as it prints them.
+                line_by_line = ["stdbuf", "-oL"]
+                started = process.start([*line_by_line, *command, "-c", "-C", str(rounds)], environment(bench, kind),
+                                        bench.scratch, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
+            outputs[started] = output
+            return started
+
+        def flows(of, ping):
+            limit = time.monotonic() + 60
+            while f"rdma-ping-{ping}:" not in outputs[of].read_text(errors="replace"):
+                if time.monotonic() > limit or (of.poll() or server.poll()) is not None:
+                    statuses = f"exit status of the client {of.poll()}, of the server {server.poll()}"
+                    raise Failed(f"no data flows to a client: {statuses}")
+                time.sleep(0.02)
+
+        def connected(rounds):
+            """A client that has its first data: rping's server forgets a request that comes with another one."""
+            one = client(rounds)
+            flows(one, 0)
+            return one
+
+        def succeeds(one):
+            try:
+                status = one.wait(60)
+            except subprocess.TimeoutExpired:
+                raise Failed("a client does not end") from None
+            if status != 0 or f"rdma-ping-{LONG - 1}:" not in outputs[one].read_text(errors="replace"):
+                raise Failed(f"a client ends with exit status {status} among others that are killed")
+
+        endless = [connected(1_000_000) for _ in range(KILLED)]
+        quiet = []
+        for victim in endless:
+            # Out of step: each at another moment of the others' exchange.
+            quiet += [connected(LONG) for _ in range(QUIET // KILLED)]
+            flows(victim, 10)
+            victim.kill()
+        for one in quiet:
+            succeeds(one)
+        succeeds(connected(LONG))
+        last = [connected(1_000_000) for _ in range(KILLED)]
+        server.kill()
+        for one in last:
+            try:
+                status = one.wait(20)
+            except subprocess.TimeoutExpired:
+                raise Failed("a client goes on for 20 s after its server was killed") from None
+            if status < 0 or not ENDED.search(outputs[one].read_text(errors="replace")):
+                raise Failed(f"a client ends with exit status {status} and no word of its server's end")
+        process.end_all()
+
+    return body
+
+
+@contextmanager
+def two_hosts(bench):
+    """Two network namespaces that a pair of interfaces connects: a command for each that runs programs there."""
+    names = [f"ripstop{os.getpid()}{side}" for side in "ab"]
+
+    def ip(*words):
+        return bench.run(["ip", *words], 60, process.clean_environment()).success
+
+    try:
+        made = all(ip("netns", "add", name) for name in names)
+        if not made or not ip("link", "add", "rs0", "netns", names[0], "type", "veth", "peer", "name", "rs0", "netns", names[1]):
+            raise Unable("network namespaces cannot be made here")
+        for host, name in enumerate(names, 1):
+            ip("-n", name, "address", "add", f"10.247.0.{host}/24", "dev", "rs0")
+            for link in ("lo", "rs0"):
+                ip("-n", name, "link", "set", link, "up")
+        hosts = [["ip", "netns", "exec", name] for name in names]
+        limit = time.monotonic() + 60
+        # An interface without a carrier yet is passed over when the device looks for its address.
+        while any(bench.run([*host, "cat", "/sys/class/net/rs0/operstate"], 60, process.clean_environment()).output.strip() != "up"
+                  for host in hosts):
+            if time.monotonic() > limit:
+                raise Failed("the interfaces between two hosts do not come up")
+            time.sleep(0.02)
+        yield hosts
+    finally:
+        process.end_all()
+        for name in names:
+            ip("netns", "delete", name)
+
+
+def across(command, flag):
+    """A case: a program between two hosts of different addresses, over tcp; `flag` comes before an address."""
+
+    def body(bench):
+        packages(bench, "iproute2")
+        with two_hosts(bench) as (server_host, client_host):
+            port = str(free_port())
+            address = "10.247.0.1"
+            sides = (["-s", flag, address], ["-c", flag, address]) if flag else ([], [address])
+            output = bench.scratch / "server"
+            with open(output, "wb") as sink:
+                server = process.start([*server_host, *command, "-p", port, *sides[0]], environment(bench, "tcp"),
+                                       bench.scratch, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
+            wait_for_listener(int(port), server, Path(f"/proc/{server.pid}/net"))
+            client = bench.run([*client_host, *command, "-p", port, *sides[1]], 60, environment(bench, "tcp"), beside=[server])
+            status, _ = ended(bench, server, output, 20 if client.success else 1)
+            if not client.success or status != 0:
+                raise Failed(f"client: {client.ending}{client.telling_line()}; server: exit status {status}")
 
     return body
 
