@@ -312,10 +312,6 @@ impl CmId {
         IdKey(self.raw.as_ptr().addr())
     }
 
-    pub(crate) fn library(&self) -> &'static Library {
-        self.channel.library
-    }
-
     /// Calls a function of the library with the id, under the channel's lock.
     fn call(&self, function: impl FnOnce(&Library, *mut rdma_cm_id) -> c_int) -> Result<()> {
         let _guard = self.channel.lock.lock();

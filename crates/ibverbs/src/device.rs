@@ -185,6 +185,8 @@ pub struct PortAttr {
     pub max_msg: u32,
     /// The local identifier; 0 on Ethernet.
     pub lid: u16,
+    /// The service level by which the subnet's manager is reached; 0 on Ethernet.
+    pub sm_sl: u8,
     /// Entries of the table of GIDs.
     pub gids: usize,
     /// How the link is made.
@@ -272,6 +274,7 @@ impl Context {
             },
             max_msg: attr.max_msg_sz,
             lid: attr.lid,
+            sm_sl: attr.sm_sl,
             gids: count(attr.gid_tbl_len),
             link: match attr.link_layer {
                 1 => LinkLayer::InfiniBand,
@@ -294,6 +297,20 @@ impl Context {
             unsafe { (self.library.ibv.ibv_query_gid)(self.raw(), port, index, &raw mut gid) };
         by_value(ret)?;
         Ok(gid)
+    }
+
+    /// An entry of a port's table of partition keys.
+    ///
+    /// # Errors
+    /// What `ibv_query_pkey(3)` says.
+    pub fn pkey(&self, port: u8, index: usize) -> Result<u16> {
+        let index = c_int::try_from(index).map_err(|_| Errno::EINVAL)?;
+        let mut pkey = 0;
+        // SAFETY: a live context, and room for the key, which is written in network order.
+        let ret =
+            unsafe { (self.library.ibv.ibv_query_pkey)(self.raw(), port, index, &raw mut pkey) };
+        by_value(ret)?;
+        Ok(u16::from_be(pkey))
     }
 
     pub(crate) fn raw(&self) -> *mut ibv_context {

@@ -29,6 +29,7 @@
 //! rdma-core's objects may be used by any thread at any time, and so may these.
 #![deny(unsafe_code)]
 
+mod ah;
 mod cm;
 mod cq;
 mod device;
@@ -38,10 +39,11 @@ mod qp;
 mod request;
 pub mod sys;
 
+pub use ah::{AddressHandle, Destination, Path};
 pub use cm::{CmEvent, CmEventKind, CmId, ConnParam, EventChannel, IdKey, PeerDepth};
 pub use cq::{CompletionChannel, Cq, Status, Wc, WcKind};
 pub use device::{Context, DeviceAttr, LinkLayer, Pd, PortAttr, Transport, devices, has_devices};
 pub use library::{Missing, available};
 pub use mr::{Access, Mr, RecvArea, SendArea};
-pub use qp::{PostError, Qp, QpCap, Srq};
+pub use qp::{Datagrams, PostError, Qp, QpCap, QpKind, Srq};
 pub use request::{Operation, RecvRequest, Remote, SendFlags, SendRequest, Sge};

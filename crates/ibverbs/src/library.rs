@@ -10,9 +10,9 @@ use libloading::os::unix;
 use ripstop_types::{Errno, Result};
 
 use crate::sys::{
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_device_attr, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp,
-    ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr, rdma_cm_event, rdma_cm_id,
-    rdma_conn_param, rdma_event_channel,
+    ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_device_attr, ibv_mr, ibv_pd,
+    ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr,
+    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 
 /// Why RDMA devices cannot be used on this machine: a library, or a function of it, is not there.
@@ -118,6 +118,7 @@ functions! {
         ibv_query_device: fn(*mut ibv_context, *mut ibv_device_attr) -> c_int;
         ibv_query_port: fn(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int;
         ibv_query_gid: fn(*mut ibv_context, u8, c_int, *mut [u8; 16]) -> c_int;
+        ibv_query_pkey: fn(*mut ibv_context, u8, c_int, *mut u16) -> c_int;
         ibv_alloc_pd: fn(*mut ibv_context) -> *mut ibv_pd;
         ibv_dealloc_pd: fn(*mut ibv_pd) -> c_int;
         ibv_reg_mr: fn(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
@@ -131,6 +132,8 @@ functions! {
         ibv_create_qp: fn(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
         ibv_destroy_qp: fn(*mut ibv_qp) -> c_int;
         ibv_modify_qp: fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
+        ibv_create_ah: fn(*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
+        ibv_destroy_ah: fn(*mut ibv_ah) -> c_int;
         ibv_create_srq: fn(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
         ibv_destroy_srq: fn(*mut ibv_srq) -> c_int;
         ibv_wc_status_str: fn(c_int) -> *const c_char;

@@ -14,9 +14,29 @@ use crate::device::Pd;
 use crate::library::{by_value, last_errno};
 use crate::request::{RecvRequest, SendRequest};
 use crate::sys::{
-    IBV_QP_MIN_RNR_TIMER, IBV_QPT_RC, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
-    ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    IBV_QP_MIN_RNR_TIMER, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_SQ_PSN, IBV_QP_STATE,
+    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, IBV_QPT_UD,
+    ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_srq,
+    ibv_srq_attr, ibv_srq_init_attr,
 };
+
+/// What a queue pair is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpKind {
+    /// A reliable connection (RC).
+    Connected,
+    /// Unreliable datagrams (UD).
+    Datagrams,
+}
+
+impl QpKind {
+    const fn raw(self) -> c_int {
+        match self {
+            Self::Connected => IBV_QPT_RC,
+            Self::Datagrams => IBV_QPT_UD,
+        }
+    }
+}
 
 /// How much a queue pair holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +59,11 @@ impl QpCap {
     /// # Errors
     /// [`Errno::EINVAL`] for a queue of another device; what `ibv_create_qp(3)` says, which is
     /// [`Errno::EINVAL`] or [`Errno::ENOMEM`] where it holds less.
-    pub fn probe(self, pd: &Arc<Pd>, cq: &Arc<Cq>) -> ripstop_types::Result<Self> {
+    pub fn probe(self, kind: QpKind, pd: &Arc<Pd>, cq: &Arc<Cq>) -> ripstop_types::Result<Self> {
         if cq.context != pd.context {
             return Err(Errno::EINVAL);
         }
-        let mut attr = self.attr(cq, cq, None);
+        let mut attr = self.attr(kind.raw(), cq, cq, None);
         let library = pd.context.library;
         // SAFETY: a live protection domain, and a whole struct with a live queue of its device.
         let raw = unsafe { (library.ibv.ibv_create_qp)(pd.raw.as_ptr(), &raw mut attr) };
@@ -53,14 +73,20 @@ impl QpCap {
         Ok(Self::of(&attr.cap))
     }
 
-    fn attr(self, send_cq: &Cq, recv_cq: &Cq, srq: Option<&Srq>) -> ibv_qp_init_attr {
+    fn attr(
+        self,
+        qp_type: c_int,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        srq: Option<&Srq>,
+    ) -> ibv_qp_init_attr {
         ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
             send_cq: send_cq.raw.as_ptr(),
             recv_cq: recv_cq.raw.as_ptr(),
             srq: srq.map_or(ptr::null_mut(), |srq| srq.raw.as_ptr()),
             cap: self.raw(),
-            qp_type: IBV_QPT_RC,
+            qp_type,
             sq_sig_all: 0,
         }
     }
@@ -153,11 +179,28 @@ fn post_list<T: Linked>(
     Err(PostError { posted, errno })
 }
 
-/// A reliable connected queue pair, made for an id of `librdmacm`, which connects it.
+/// What a datagram queue pair sends and receives by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagrams {
+    /// The port.
+    pub port: u8,
+    /// The key that datagrams must have to be received.
+    pub qkey: u32,
+}
+
+/// What a queue pair is.
+enum Kind {
+    /// A reliable connected one, made for an id of `librdmacm`, which connects it.
+    Connected(Arc<CmId>),
+    /// One of datagrams (UD).
+    Datagrams(Datagrams),
+}
+
+/// A queue pair: a reliable connected one, or one of datagrams.
 pub struct Qp {
-    id: Arc<CmId>,
+    kind: Kind,
     raw: NonNull<ibv_qp>,
-    _pd: Arc<Pd>,
+    pd: Arc<Pd>,
     _send_cq: Arc<Cq>,
     _recv_cq: Arc<Cq>,
     _srq: Option<Arc<Srq>>,
@@ -190,7 +233,12 @@ impl Qp {
         if is_strange || id.device(std::slice::from_ref(device)).is_none() {
             return Err(Errno::EINVAL);
         }
-        let mut attr = cap.attr(send_cq, recv_cq, srq.map(|srq| &**srq));
+        let mut attr = cap.attr(
+            QpKind::Connected.raw(),
+            send_cq,
+            recv_cq,
+            srq.map(|srq| &**srq),
+        );
         let written = &raw mut attr;
         let pd_raw = pd.raw.as_ptr();
         // SAFETY: a live id without a queue pair, a live protection domain of its device, and a whole
@@ -199,14 +247,106 @@ impl Qp {
         let raw =
             id.make_qp(|library, id| unsafe { (library.cm.rdma_create_qp)(id, pd_raw, written) })?;
         Ok(Self {
-            id: Arc::clone(id),
+            kind: Kind::Connected(Arc::clone(id)),
             raw,
-            _pd: Arc::clone(pd),
+            pd: Arc::clone(pd),
             _send_cq: Arc::clone(send_cq),
             _recv_cq: Arc::clone(recv_cq),
             _srq: srq.cloned(),
             cap: QpCap::of(&attr.cap),
         })
+    }
+
+    /// Makes a queue pair of datagrams, which sends and receives at once. The device puts the 40 bytes of a
+    /// global routing header in front of what it receives.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for objects of another device; what `ibv_create_qp(3)` and `ibv_modify_qp(3)` say.
+    pub fn datagrams(
+        pd: &Arc<Pd>,
+        send_cq: &Arc<Cq>,
+        recv_cq: &Arc<Cq>,
+        cap: QpCap,
+        datagrams: Datagrams,
+    ) -> ripstop_types::Result<Self> {
+        if send_cq.context != pd.context || recv_cq.context != pd.context {
+            return Err(Errno::EINVAL);
+        }
+        let mut attr = cap.attr(QpKind::Datagrams.raw(), send_cq, recv_cq, None);
+        let library = pd.context.library;
+        // SAFETY: a live protection domain, and a whole struct with live queues of its device, which the queue
+        // pair holds.
+        let raw = unsafe { (library.ibv.ibv_create_qp)(pd.raw.as_ptr(), &raw mut attr) };
+        let raw = NonNull::new(raw).ok_or_else(last_errno)?;
+        let made = Self {
+            kind: Kind::Datagrams(datagrams),
+            raw,
+            pd: Arc::clone(pd),
+            _send_cq: Arc::clone(send_cq),
+            _recv_cq: Arc::clone(recv_cq),
+            _srq: None,
+            cap: QpCap::of(&attr.cap),
+        };
+        made.start(datagrams)?;
+        Ok(made)
+    }
+
+    /// Takes a queue pair of datagrams from its beginning to where it sends and receives.
+    fn start(&self, datagrams: Datagrams) -> ripstop_types::Result<()> {
+        let init = ibv_qp_attr {
+            port_num: datagrams.port,
+            qkey: datagrams.qkey,
+            ..state(IBV_QPS_INIT)
+        };
+        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+        self.modify(init, mask)?;
+        self.modify(state(IBV_QPS_RTR), IBV_QP_STATE)?;
+        self.modify(state(IBV_QPS_RTS), IBV_QP_STATE | IBV_QP_SQ_PSN)
+    }
+
+    /// Ends all requests of the queue pair, which fail with [`Status::FLUSHED`](crate::Status::FLUSHED).
+    ///
+    /// # Errors
+    /// What `ibv_modify_qp(3)` says.
+    pub fn fail(&self) -> ripstop_types::Result<()> {
+        self.modify(state(IBV_QPS_ERR), IBV_QP_STATE)
+    }
+
+    /// Begins a queue pair of datagrams anew after it has failed. The device forgets all its requests, also those
+    /// whose completions were not taken.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for a connected one; what `ibv_modify_qp(3)` says.
+    pub fn restart(&self) -> ripstop_types::Result<()> {
+        let Kind::Datagrams(datagrams) = self.kind else {
+            return Err(Errno::EINVAL);
+        };
+        self.modify(state(IBV_QPS_RESET), IBV_QP_STATE)?;
+        self.start(datagrams)
+    }
+
+    fn modify(&self, mut attr: ibv_qp_attr, mask: c_int) -> ripstop_types::Result<()> {
+        let modify = self.pd.context.library.ibv.ibv_modify_qp;
+        // SAFETY: a live queue pair, and a whole struct.
+        by_value(unsafe { modify(self.raw.as_ptr(), &raw mut attr, mask) })
+    }
+
+    /// Whether the device may look at all requests: those of datagrams need a destination of its own.
+    #[inline]
+    fn can_post(&self, requests: &[SendRequest<'_>]) -> bool {
+        let reaches = |request: &SendRequest<'_>| {
+            if !request.is_message() {
+                return false;
+            }
+            // SAFETY: `SendRequest` has the union filled with zeroes or a destination for messages.
+            let ah = unsafe { request.raw.wr.ud.ah };
+            // SAFETY: null, or a handle that the request borrows; its domain is set when it is made and stays.
+            !ah.is_null() && unsafe { (*ah).pd } == self.pd.raw.as_ptr()
+        };
+        match self.kind {
+            Kind::Connected(_) => true,
+            Kind::Datagrams(_) => requests.iter().all(reaches),
+        }
     }
 
     /// Its number, which completions have.
@@ -226,9 +366,16 @@ impl Qp {
     /// longer are: that of the request, or of a later one. Dropping the queue pair ends all of them.
     ///
     /// # Errors
-    /// [`PostError`].
+    /// [`PostError`]; [`Errno::EINVAL`] for requests of datagrams that are no messages, or have no
+    /// [destination](SendRequest::to) of the same protection domain.
     #[inline]
     pub fn post_send(&self, requests: &mut [SendRequest<'_>]) -> Result<(), PostError> {
+        if !self.can_post(requests) {
+            return Err(PostError {
+                posted: 0,
+                errno: Errno::EINVAL,
+            });
+        }
         let qp = self.raw.as_ptr();
         // SAFETY: a live queue pair, whose context is set when it is made and stays.
         let context = unsafe { (*qp).context };
@@ -261,13 +408,19 @@ impl Qp {
     /// # Errors
     /// What `ibv_modify_qp(3)` says.
     pub fn set_min_rnr_timer(&self, code: u8) -> ripstop_types::Result<()> {
-        let mut attr = ibv_qp_attr {
+        let attr = ibv_qp_attr {
             min_rnr_timer: code,
-            ..ibv_qp_attr::default()
+            ..state(IBV_QPS_RESET)
         };
-        let modify = self.id.library().ibv.ibv_modify_qp;
-        // SAFETY: a live queue pair, and a struct of which only the field is read that the mask names.
-        by_value(unsafe { modify(self.raw.as_ptr(), &raw mut attr, IBV_QP_MIN_RNR_TIMER) })
+        self.modify(attr, IBV_QP_MIN_RNR_TIMER)
+    }
+}
+
+/// Attributes with a state, of which the mask says whether it is read.
+fn state(qp_state: c_int) -> ibv_qp_attr {
+    ibv_qp_attr {
+        qp_state,
+        ..ibv_qp_attr::default()
     }
 }
 
@@ -279,7 +432,13 @@ impl fmt::Debug for Qp {
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        self.id.destroy_qp();
+        match &self.kind {
+            Kind::Connected(id) => id.destroy_qp(),
+            Kind::Datagrams(_) => {
+                // SAFETY: made by `ibv_create_qp`, and freed once.
+                unsafe { (self.pd.context.library.ibv.ibv_destroy_qp)(self.raw.as_ptr()) };
+            }
+        }
     }
 }
 

@@ -8,11 +8,12 @@ use std::ptr;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result};
 
+use crate::ah::Destination;
 use crate::sys::{
     IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
     IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_recv_wr, ibv_send_wr,
-    ibv_send_wr_atomic, ibv_send_wr_rdma, ibv_send_wr_remote, ibv_sge,
+    ibv_send_wr_atomic, ibv_send_wr_rdma, ibv_send_wr_remote, ibv_send_wr_ud, ibv_sge,
 };
 
 /// A piece of registered memory that a request reads or writes.
@@ -128,6 +129,24 @@ impl<'a> SendRequest<'a> {
             },
             _memory: PhantomData,
         })
+    }
+
+    /// Addresses a message, as those of a datagram queue pair have to be. Of what is no message it changes nothing.
+    #[must_use]
+    #[inline]
+    pub fn to(mut self, destination: Destination<'a>) -> Self {
+        if self.is_message() {
+            self.raw.wr.ud = ibv_send_wr_ud {
+                ah: destination.handle.raw(),
+                remote_qpn: destination.qp,
+                remote_qkey: destination.qkey,
+            };
+        }
+        self
+    }
+
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self.raw.opcode, IBV_WR_SEND | IBV_WR_SEND_WITH_IMM)
     }
 
     /// The number it was made with.

@@ -192,6 +192,14 @@ pub struct ibv_mr {
     pub rkey: u32,
 }
 
+/// `struct ibv_ah`.
+#[repr(C)]
+pub struct ibv_ah {
+    pub context: *mut ibv_context,
+    pub pd: *mut ibv_pd,
+    pub handle: u32,
+}
+
 /// `struct ibv_comp_channel`.
 #[repr(C)]
 pub struct ibv_comp_channel {
@@ -361,6 +369,7 @@ pub struct ibv_sge {
 pub union ibv_send_wr_remote {
     pub rdma: ibv_send_wr_rdma,
     pub atomic: ibv_send_wr_atomic,
+    pub ud: ibv_send_wr_ud,
 }
 
 /// Of writes and reads.
@@ -379,6 +388,15 @@ pub struct ibv_send_wr_atomic {
     pub compare_add: u64,
     pub swap: u64,
     pub rkey: u32,
+}
+
+/// Of datagrams.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_send_wr_ud {
+    pub ah: *mut ibv_ah,
+    pub remote_qpn: u32,
+    pub remote_qkey: u32,
 }
 
 /// `struct ibv_send_wr`.
@@ -475,6 +493,8 @@ layout! {
     }
     ibv_sge size 16 { addr at 0 length at 8 lkey at 12 }
     ibv_send_wr_rdma size 16 { rkey at 8 }
+    ibv_ah size 24 { pd at 8 }
+    ibv_send_wr_ud size 16 { remote_qpn at 8 remote_qkey at 12 }
     ibv_send_wr_atomic size 32 { compare_add at 8 swap at 16 rkey at 24 }
     ibv_send_wr size 128 {
         next at 8 sg_list at 16 num_sge at 24 opcode at 28 send_flags at 32 imm_data at 36 wr at 40

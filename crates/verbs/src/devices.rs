@@ -9,7 +9,7 @@ use ripstop_core::ip::{LocalAddress, local_addresses};
 use ripstop_core::log::Subsys;
 use ripstop_core::{BusAttr, DeviceAttr, LinkAttr, LinkState, Nic, PciAttr, fi_info};
 use ripstop_ibverbs::{
-    CmId, Context, Cq, EventChannel, LinkLayer, Pd, PortAttr, QpCap, Transport, devices,
+    CmId, Context, Cq, EventChannel, LinkLayer, Pd, PortAttr, QpCap, QpKind, Transport, devices,
 };
 use ripstop_types::{Errno, Result};
 
@@ -112,7 +112,7 @@ fn inline(context: &Arc<Context>, wanted: usize) -> Result<usize> {
             recv_sge: 1,
             inline: asked,
         };
-        match cap.probe(&pd, &cq) {
+        match cap.probe(QpKind::Connected, &pd, &cq) {
             Ok(has) => {
                 let most = if wanted == 0 { has.inline } else { asked };
                 return Ok(has.inline.min(most) as usize);

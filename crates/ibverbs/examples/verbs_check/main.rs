@@ -2,6 +2,8 @@
 //! the address, and each operation's outcome is compared. The laboratory runs it (`lab/cases/ibverbs.sh`).
 #![deny(unsafe_code)]
 
+mod datagrams;
+
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -454,5 +456,10 @@ fn main() {
         let to = port.recv().expect("a port");
         call(to, &devices);
     });
-    println!("verbs_check: {ROUNDS} messages each way, writes, reads, atomics: all right");
+    for device in &devices {
+        datagrams::check(device);
+    }
+    println!(
+        "verbs_check: {ROUNDS} messages each way, writes, reads, atomics, datagrams: all right"
+    );
 }
