@@ -18,12 +18,13 @@ use crate::batch;
 use crate::call::{length, list, refused, registered, unknown};
 use crate::connection::Connection;
 use crate::counter::{Counting, Source};
-use crate::cq::{self, Cq, Side, Sides};
+use crate::cq::Cq;
 use crate::domain::Domain;
 use crate::params::{IOV_MOST, NAME};
 use crate::passive::{ConnRequest, bind, ip};
 use crate::queue::{Posted, Receives};
 use crate::shared_rx::SharedRx;
+use crate::sides::{self, Side, Sides};
 
 /// What the program has bound, and where the endpoint comes from.
 #[derive(Default)]
@@ -426,7 +427,7 @@ impl Endpoint {
         let count = registered(&self.domain, iov, true, &mut pieces, &mut side.hit)?;
         let number = side.queue.next().ok_or(Errno::EAGAIN)?;
         let pieces = &pieces[..count];
-        let number = cq::receive(number);
+        let number = sides::receive(number);
         let request = RecvRequest::new(number, pieces)?;
         if !live.rx_cq.take_room(1) {
             return Err(Errno::EAGAIN);

@@ -33,6 +33,7 @@ mod queue;
 mod regions;
 mod rxm;
 mod shared_rx;
+mod sides;
 
 pub use counter::Counter;
 pub use cq::Cq;

@@ -12,11 +12,12 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result, flags};
 
 use crate::call::{has_no_tags, length, refused, registered, unknown};
 use crate::counter::{Counter, Source as _};
-use crate::cq::{self, Cq};
+use crate::cq::Cq;
 use crate::domain::Domain;
 use crate::params::{IOV_MOST, NAME};
 use crate::queue::{Posted, Receives};
 use crate::regions::Hit;
+use crate::sides;
 
 /// A queue that endpoints of a context report to.
 #[derive(Debug)]
@@ -182,7 +183,7 @@ impl SharedRx {
         let mut list = [Sge::default(); IOV_MOST];
         let count = registered(&self.domain, iov, true, &mut list, &mut posts.hit)?;
         let place = posts.place(self.capacity).ok_or(Errno::EAGAIN)?;
-        let request = RecvRequest::new(cq::receive(place.into()), &list[..count])?;
+        let request = RecvRequest::new(sides::receive(place.into()), &list[..count])?;
         if !posts.take_room() {
             return Err(Errno::EAGAIN);
         }
