@@ -40,6 +40,7 @@ const fn expected(format: AddrFormat) -> &'static str {
             "struct sockaddr_in (16 bytes) or struct sockaddr_in6 (28 bytes)"
         }
         AddrFormat::Str => "a NUL-terminated UTF-8 string",
+        AddrFormat::IbUd => "fi_addr_ib_ud://GID:QPN/LID/PKEY/SL",
         _ => "fi_sockaddr_in://A.B.C.D:PORT or fi_sockaddr_in6://[ADDRESS]:PORT",
     }
 }
@@ -194,6 +195,32 @@ fn fmt_ib_ud(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     write!(f, "fi_addr_ib_ud://{gid}:{qpn:x}/{lid:x}/{pkey:x}/{sl:x}")
 }
 
+/// Reads what [`fmt_ib_ud`] writes: `GID:QPN/LID/PKEY/SL`, all but the GID in hexadecimal digits.
+fn parse_ib_ud(text: &str) -> Option<Vec<u8>> {
+    let (gid, rest) = text.rsplit_once(':')?;
+    let gid: Ipv6Addr = gid.parse().ok()?;
+    let mut parts = rest.split('/');
+    let mut part = |most: u32| {
+        let number = u32::from_str_radix(parts.next()?, 16).ok()?;
+        (number <= most).then_some(number)
+    };
+    let qpn = part(u32::MAX)?;
+    let lid = part(u16::MAX.into())? as u16;
+    let pkey = part(u16::MAX.into())? as u16;
+    let sl = part(u8::MAX.into())? as u8;
+    if parts.next().is_some() {
+        return None;
+    }
+    let mut bytes = gid.octets().to_vec();
+    bytes.extend(qpn.to_ne_bytes());
+    bytes.extend(lid.to_ne_bytes());
+    bytes.extend(pkey.to_ne_bytes());
+    // No service.
+    bytes.extend([0, 0, sl]);
+    bytes.resize(32, 0);
+    Some(bytes)
+}
+
 fn fmt_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     f.write_str("0x")?;
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -203,7 +230,8 @@ impl FromStr for Address {
     type Err = AddressError;
 
     /// Parses `fi_sockaddr_in://HOST:PORT` and `fi_sockaddr_in6://[HOST]:PORT` with numeric
-    /// hosts; the scheme may be in any case. Any other `fi_...://` text is a string address.
+    /// hosts, and `fi_addr_ib_ud://GID:QPN/LID/PKEY/SL`; the scheme may be in any case. Any other `fi_...://` text is a
+    /// string address.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let unknown = AddressError {
             format: AddrFormat::Unspec,
@@ -216,6 +244,12 @@ impl FromStr for Address {
         match scheme.to_ascii_lowercase().as_str() {
             "fi_sockaddr_in" => ip(SocketAddr::is_ipv4),
             "fi_sockaddr_in6" => ip(SocketAddr::is_ipv6),
+            "fi_addr_ib_ud" => {
+                let bytes = parse_ib_ud(rest).ok_or(AddressError {
+                    format: AddrFormat::IbUd,
+                })?;
+                Ok(Self::Raw(AddrFormat::IbUd, bytes))
+            }
             _ if scheme.starts_with("fi_") => Ok(Self::Str(text.to_owned())),
             _ => Err(unknown),
         }
@@ -284,5 +318,27 @@ mod tests {
             Address::Raw(AddrFormat::SockaddrIb, vec![1, 2]).to_string(),
             "0x0102"
         );
+    }
+
+    #[test]
+    fn queue_pairs_of_datagrams_print_and_parse() {
+        let text = "fi_addr_ib_ud://fe80::2:3:4:5:12a4/7/ffff/3";
+        let addr: Address = text.parse().unwrap();
+        let bytes = addr.to_bytes();
+        assert_eq!((addr.format(), bytes.len()), (AddrFormat::IbUd, 32));
+        assert_eq!(bytes[16..20], 0x12a4_u32.to_ne_bytes());
+        assert_eq!(bytes[20..22], 7_u16.to_ne_bytes());
+        assert_eq!((bytes[24], bytes[25], bytes[26]), (0, 0, 3));
+        assert_eq!(addr.to_string(), text);
+        for wrong in [
+            "fi_addr_ib_ud://",
+            "fi_addr_ib_ud://fe80::1",
+            "fi_addr_ib_ud://1.2.3.4:1/0/0/0",
+            "fi_addr_ib_ud://fe80::1:1/10000/0/0",
+            "fi_addr_ib_ud://fe80::1:1/0/0",
+            "fi_addr_ib_ud://fe80::1:1/0/0/0/0",
+        ] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
     }
 }

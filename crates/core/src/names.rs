@@ -56,7 +56,7 @@ enumeration! {
         Unspec FI_RM_UNSPEC, Disabled FI_RM_DISABLED, Enabled FI_RM_ENABLED,
     }
     Protocol {
-        Unspec FI_PROTO_UNSPEC, RdmaCmIbRc FI_PROTO_RDMA_CM_IB_RC, Udp FI_PROTO_UDP,
+        Unspec FI_PROTO_UNSPEC, RdmaCmIbRc FI_PROTO_RDMA_CM_IB_RC, IbUd FI_PROTO_IB_UD, Udp FI_PROTO_UDP,
         SockTcp FI_PROTO_SOCK_TCP, Rxm FI_PROTO_RXM, Rxd FI_PROTO_RXD, Shm FI_PROTO_SHM,
         Xnet FI_PROTO_XNET, Lnx FI_PROTO_LNX,
     }

@@ -169,6 +169,8 @@ c_enum! {
         Unspec = 0,
         /// Reliable connected InfiniBand through the RDMA CM.
         RdmaCmIbRc = 1,
+        /// Unreliable datagrams of InfiniBand.
+        IbUd = 3,
         /// UDP datagrams.
         Udp = 5,
         /// Connected endpoints over TCP (`FI_PROTO_SOCK_TCP`).

@@ -132,9 +132,27 @@ impl Request<'_> {
         };
     }
 
+    /// The address of a queue pair of datagrams, which a node has to be: nobody is asked who is behind a name.
+    fn queue_pair(&self) -> Result<Address, Mismatch> {
+        let address = self.node.and_then(|node| node.parse::<Address>().ok());
+        let of_format = address.filter(|address| address.format() == AddrFormat::IbUd);
+        of_format.ok_or_else(|| Mismatch {
+            group: Group::Call,
+            attribute: "node",
+            asked: self.node.unwrap_or("NULL").to_owned(),
+            offered: "addresses of the format FI_ADDR_IB_UD".to_owned(),
+            remedy: "give what fi_getname gives there, as fi_addr_ib_ud://GID:QPN/LID/PKEY/SL, or no node, and \
+                     insert the peer into an address vector"
+                .to_owned(),
+        })
+    }
+
     fn named_address(&self, format: AddrFormat) -> Result<Address, Mismatch> {
         if format == AddrFormat::Str {
             return Ok(Address::string(self.node, self.service));
+        }
+        if format == AddrFormat::IbUd {
+            return self.queue_pair();
         }
         let query = Query {
             node: self.node,
