@@ -68,6 +68,23 @@ impl<'a> Addresses<'a> {
         }))
     }
 
+    /// Names of queue pairs: only for that format.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] for null with a count.
+    pub(super) fn queue_pairs(self) -> Result<impl Iterator<Item = Address> + use<'a>> {
+        /// Bytes of each.
+        const SIZE: usize = 32;
+        self.there()?;
+        let mut at = self.at.cast::<u8>();
+        Ok((0..self.count).map(move |_| {
+            // SAFETY: one of `count` names of this size, as `from_c` was promised of this format.
+            let bytes = unsafe { slice::from_raw_parts(at, SIZE) };
+            at = at.wrapping_add(SIZE);
+            Address::Raw(AddrFormat::IbUd, bytes.to_vec())
+        }))
+    }
+
     /// String addresses that follow one another, each with its NUL: only for that format.
     ///
     /// # Errors

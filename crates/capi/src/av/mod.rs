@@ -141,6 +141,12 @@ trampolines! { [D: Domain]
         context: Context,
     ) -> c_int {
         insertion(this, Some(addr.count()), into, flags, context, |insertion| {
+            if this.format == AddrFormat::IbUd {
+                for address in addr.queue_pairs()? {
+                    insertion.put(this.insert_one(&address, insertion.id()));
+                }
+                return Ok(());
+            }
             if this.format != AddrFormat::Str {
                 this.insert_all(&mut addr.sockets(this.format)?, insertion);
                 return Ok(());
@@ -207,6 +213,11 @@ fn insert_named<D: Domain>(
     insertion(this, count, into, flags, context, |insertion| {
         let node = node.map(string).ok_or(Errno::EINVAL)?;
         let service = service.map(string);
+        if this.format == AddrFormat::IbUd {
+            let why = "addresses of the format FI_ADDR_IB_UD are not known by hosts and services; exchange \
+                       what fi_getname gives, and insert it with fi_av_insert";
+            return Err(errno::refused("fi_av_insertsvc", why, Errno::ENOSYS));
+        }
         if this.format == AddrFormat::Str {
             let address = string_address(&node, service.as_deref(), (nodes, services))?;
             insertion.put(this.insert_one(&address, insertion.id()));
