@@ -8,36 +8,65 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ripstop_ibverbs::{Operation, Qp, RecvRequest, SendFlags, SendRequest, Sge};
+use ripstop_ibverbs::{
+    AddressHandle, Destination, Operation, Qp, RecvRequest, SendFlags, SendRequest, Sge,
+};
 use ripstop_types::{Errno, Result};
 
 use crate::params::IOV_MOST;
+use crate::ud::Way;
 
 /// Requests that the device is told of at once.
 const MOST: usize = 32;
 
 /// A request to send that waits.
-#[derive(Clone, Copy)]
 pub(crate) struct Send {
     pub(crate) number: u64,
     pub(crate) operation: Operation,
     pub(crate) flags: SendFlags,
+    /// Where a datagram goes.
+    pub(crate) to: Option<To>,
+}
+
+/// A destination, with the handle that it is reached by.
+pub(crate) struct To {
+    pub(crate) handle: Arc<AddressHandle>,
+    pub(crate) qp: u32,
+    pub(crate) qkey: u32,
+}
+
+impl To {
+    /// Where a way leads.
+    pub(crate) fn of(way: &Way) -> Self {
+        let to = way.destination();
+        Self {
+            handle: Arc::clone(&way.handle),
+            qp: to.qp,
+            qkey: to.qkey,
+        }
+    }
+
+    fn destination(&self) -> Destination<'_> {
+        Destination {
+            handle: &self.handle,
+            qp: self.qp,
+            qkey: self.qkey,
+        }
+    }
 }
 
 /// A receive that waits.
-#[derive(Clone, Copy)]
 pub(crate) struct Receive {
     pub(crate) number: u64,
 }
 
 /// What both have in common.
-pub(crate) trait Waits: Copy {
+pub(crate) trait Waits: Sized {
     /// Posts them in this order; how many were posted, and why not the next.
     fn post(qp: &Qp, requests: &[Waiting<Self>]) -> core::result::Result<(), (usize, Errno)>;
 }
 
 /// A request with its memory.
-#[derive(Clone, Copy)]
 pub(crate) struct Waiting<T> {
     request: T,
     pieces: [Sge; IOV_MOST],
@@ -52,9 +81,14 @@ impl Waits for Send {
                 number,
                 operation,
                 flags,
+                ref to,
             } = waiting.request;
             let made = SendRequest::new(number, operation, waiting.pieces(), flags);
-            list.push(made.map_err(|error| (0, error))?);
+            let request = made.map_err(|error| (0, error))?;
+            list.push(match to {
+                Some(to) => request.to(to.destination()),
+                None => request,
+            });
         }
         qp.post_send(&mut list)
             .map_err(|error| (error.posted, error.errno))
@@ -93,6 +127,10 @@ impl<T: Waits> Batch<T> {
             requests: Vec::new(),
             waiting: Arc::clone(waiting),
         }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{CompletionQueue, CqAttr};
-use ripstop_core::{ProgressSource as _, fi_info, fi_warn};
+use ripstop_core::{ProgressSource as _, fi_warn};
 use ripstop_engine::cq::{CompletionQueue as Entries, ErrorEntry};
 use ripstop_ibverbs::{CompletionChannel, Status, Wc, WcKind};
 use ripstop_os::{Epoll, EventFd, Events, Interest, clock};
@@ -19,7 +19,8 @@ use crate::counter::{IDLE_READS, Source};
 use crate::domain::Domain;
 use crate::params::NAME;
 use crate::queue::Posted;
-use crate::sides::{RECEIVE, Sides};
+use crate::sides::{Far, RECEIVE, Sides};
+use crate::ud::HEADER;
 
 /// Entries of a queue whose opener named no number, and of any that is smaller.
 const LEAST_ENTRIES: usize = 1024;
@@ -258,11 +259,18 @@ impl Cq {
         self.give_room(requests);
         if wc.status() != Status::SUCCESS {
             self.report_failure(wc, &posted, is_receive, sides, entries);
+            sides.recover();
             return;
         }
         let mut entry = entry(&posted);
         if is_receive {
             entry.len = wc.len();
+            if matches!(sides.far, Far::Datagrams)
+                && let Some(error) = misfit(wc.len(), posted.len)
+            {
+                self.report_misfit(&posted, error, sides, entries);
+                return;
+            }
             if let Some(data) = wc.immediate() {
                 entry.flags |= Flags::REMOTE_CQ_DATA;
                 entry.data = data.into();
@@ -283,6 +291,21 @@ impl Cq {
         }
     }
 
+    /// A datagram was longer than the receive, or none.
+    #[cold]
+    fn report_misfit(&self, posted: &Posted, misfit: Misfit, sides: &Sides, entries: &mut Entries) {
+        if let Some(counter) = sides.counting.of(posted.flags) {
+            counter.count_failure();
+        }
+        if self.is_silent {
+            return;
+        }
+        let mut failure = ErrorEntry::new(entry(posted), misfit.errno);
+        failure.error.entry.len = misfit.len;
+        failure.error.olen = misfit.over;
+        entries.push_error(failure);
+    }
+
     #[cold]
     fn report_failure(
         &self,
@@ -295,23 +318,7 @@ impl Cq {
         let status = wc.status();
         let is_flushed = status == Status::FLUSHED;
         if !is_flushed && !sides.broken.swap(true, Ordering::AcqRel) {
-            let peer = sides.id.peer_addr().map(|addr| addr.to_string());
-            let peer = peer.unwrap_or_else(|| "its peer".to_owned());
-            let vendor = wc.vendor_error();
-            fi_warn!(
-                NAME,
-                Subsys::EpData,
-                "the connection with {peer} fails: {} ({status}, of the device {vendor:#x})",
-                advice(status)
-            );
-            // The queue pair works no more, and the peer has to be told.
-            if let Err(error) = sides.id.disconnect() {
-                fi_info!(
-                    NAME,
-                    Subsys::EpCtrl,
-                    "the connection is gone already: {error}"
-                );
-            }
+            sides.break_off(advice(status), status, wc.vendor_error());
         }
         if let Some(counter) = sides.counting.of(posted.flags) {
             counter.count_failure();
@@ -400,6 +407,30 @@ impl Cq {
         while self.take(&mut state) {}
         Ok(state.entries.is_empty())
     }
+}
+
+/// What is wrong with a datagram that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Misfit {
+    errno: Errno,
+    /// Bytes that are in the receive, and those that are not.
+    len: usize,
+    over: usize,
+}
+
+/// Looks at a datagram of `len` bytes with its header, for which the program has `room`.
+#[inline]
+fn misfit(len: usize, room: usize) -> Option<Misfit> {
+    let errno = match len {
+        _ if len > room => Errno::ETRUNC,
+        _ if len < HEADER => Errno::EIO,
+        _ => return None,
+    };
+    Some(Misfit {
+        errno,
+        len: len.min(room),
+        over: len.saturating_sub(room),
+    })
 }
 
 /// What is known of a request.
@@ -551,5 +582,23 @@ impl CompletionQueue for Cq {
             return Err(Errno::EAGAIN);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_that_do_not_fit_are_told() {
+        assert_eq!(misfit(HEADER, HEADER), None);
+        assert_eq!(misfit(HEADER + 64, HEADER + 1024), None);
+        let long = misfit(HEADER + 100, HEADER + 64).expect("too long");
+        assert_eq!((long.errno, long.len, long.over), (Errno::ETRUNC, 104, 36));
+        // Not even room for the header.
+        let long = misfit(HEADER, 8).expect("too long");
+        assert_eq!((long.errno, long.len, long.over), (Errno::ETRUNC, 8, 32));
+        let short = misfit(HEADER - 1, HEADER + 64).expect("too short");
+        assert_eq!((short.errno, short.len, short.over), (Errno::EIO, 39, 0));
     }
 }

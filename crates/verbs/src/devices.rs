@@ -15,6 +15,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::fabric::Fabric;
 use crate::params::{NAME, Params};
+use crate::ud::active_port;
 
 /// What the name of a fabric begins with; the prefix of the subnet follows.
 const FABRIC: &str = "IB-0x";
@@ -29,6 +30,8 @@ pub(crate) struct Device {
     pub(crate) port: PortAttr,
     /// Bytes that a request takes inline.
     pub(crate) inline: usize,
+    /// The same of a datagram; nothing where the device has none.
+    pub(crate) datagram_inline: Option<usize>,
     pub(crate) nic: Arc<Nic>,
     /// With device and fabric in place of interface and network.
     pub(crate) addresses: Vec<LocalAddress>,
@@ -76,17 +79,16 @@ fn describe(context: &Arc<Context>, params: &Params) -> std::result::Result<Devi
     }
     let told = |error: Errno| error.to_string();
     let attr = context.attr().map_err(told)?;
-    let ports = (1..=attr.ports).filter_map(|number| Some((number, context.port(number).ok()?)));
-    let mut active = ports.filter(|(_, port)| port.active);
-    let (number, port) = active.next().ok_or("none of its ports is active")?;
-    let gid = context.gid(number, 0).map_err(told)?;
+    let (number, port) = active_port(context, &attr).ok_or("none of its ports is active")?;
+    let gid = context.gid(number, params.gid_idx.into()).map_err(told)?;
     let prefix = gid[..8]
         .iter()
         .fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
     Ok(Device {
         name: context.name(),
         fabric: format!("{FABRIC}{prefix:x}"),
-        inline: inline(context, params.inline_size).map_err(told)?,
+        inline: inline(context, params.inline_size, QpKind::Connected).map_err(told)?,
+        datagram_inline: inline(context, params.inline_size, QpKind::Datagrams).ok(),
         nic: Arc::new(nic(context, &attr, &port, &gid)),
         attr,
         port,
@@ -94,8 +96,8 @@ fn describe(context: &Arc<Context>, params: &Params) -> std::result::Result<Devi
     })
 }
 
-/// Bytes that the device takes inline, up to `wanted`; as many as it can for 0.
-fn inline(context: &Arc<Context>, wanted: usize) -> Result<usize> {
+/// Bytes that queue pairs of a kind take inline, up to `wanted`; as many as they can for 0.
+fn inline(context: &Arc<Context>, wanted: usize, kind: QpKind) -> Result<usize> {
     /// More than any device takes.
     const ALL: u32 = 4096;
     let pd = Pd::new(context)?;
@@ -112,7 +114,7 @@ fn inline(context: &Arc<Context>, wanted: usize) -> Result<usize> {
             recv_sge: 1,
             inline: asked,
         };
-        match cap.probe(QpKind::Connected, &pd, &cq) {
+        match cap.probe(kind, &pd, &cq) {
             Ok(has) => {
                 let most = if wanted == 0 { has.inline } else { asked };
                 return Ok(has.inline.min(most) as usize);

@@ -12,6 +12,7 @@ use ripstop_types::Result;
 use crate::fabric::Fabric;
 use crate::params::NAME;
 use crate::regions::Regions;
+use crate::ud::{self, Port};
 
 /// A domain: a device with a protection domain.
 pub struct Domain {
@@ -20,6 +21,8 @@ pub struct Domain {
     pub(crate) attr: DeviceAttr,
     pub(crate) pd: Arc<Pd>,
     pub(crate) regions: Regions,
+    /// What datagram endpoints have in common, of a domain for these; it has no others.
+    pub(crate) port: Option<Port>,
     pub(crate) eq: Mutex<Option<Arc<EventQueue>>>,
 }
 
@@ -40,7 +43,11 @@ impl Domain {
                 "device {device} has no protection domain left: {error}"
             );
         })?;
+        let name = info.domain.name.as_deref().unwrap_or_default();
+        let is_for_datagrams = name.ends_with(ud::SUFFIX);
+        let port = is_for_datagrams.then(|| Port::open(&context, &pd, fabric.params.gid_idx));
         Ok(Arc::new(Self {
+            port: port.transpose()?,
             fabric: Arc::clone(fabric),
             attr: context.attr()?,
             context,

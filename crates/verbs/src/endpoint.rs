@@ -12,19 +12,22 @@ use ripstop_ibverbs::{
     CmId, Operation, PostError, Qp, QpCap, RecvRequest, SendFlags, SendRequest, Sge,
 };
 use ripstop_mem::UserBuf;
-use ripstop_types::{Context, EpType, Errno, Flags, Result, flags};
+use ripstop_types::{Context, EpType, Errno, FiAddr, Flags, Result, flags};
 
 use crate::batch;
 use crate::call::{length, list, refused, registered, unknown};
 use crate::connection::Connection;
 use crate::counter::{Counting, Source};
 use crate::cq::Cq;
+use crate::dgram::{Av, Datagrams};
 use crate::domain::Domain;
+use crate::link::Link;
 use crate::params::{IOV_MOST, NAME};
 use crate::passive::{ConnRequest, bind, ip};
 use crate::queue::{Posted, Receives};
 use crate::shared_rx::SharedRx;
-use crate::sides::{self, Side, Sides};
+use crate::sides::{self, Far, Side, Sides};
+use crate::ud::{Peers, Way};
 
 /// What the program has bound, and where the endpoint comes from.
 #[derive(Default)]
@@ -44,6 +47,8 @@ pub(crate) struct Bound {
 /// What an enabled endpoint has.
 pub(crate) struct Live {
     srx: Option<Arc<SharedRx>>,
+    /// The peers of datagrams.
+    av: Option<Arc<Av>>,
     qp: Arc<Qp>,
     sides: Arc<Sides>,
     tx_cq: Arc<Cq>,
@@ -55,7 +60,7 @@ pub(crate) struct Live {
 /// An endpoint.
 pub struct Endpoint {
     pub(crate) domain: Arc<Domain>,
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) link: Link,
     pub(crate) bound: Mutex<Bound>,
     pub(crate) live: OnceLock<Live>,
     /// The flags of calls that have none.
@@ -72,6 +77,8 @@ impl std::fmt::Debug for Endpoint {
 
 /// A request to send.
 pub(crate) struct Sending {
+    /// The peer of a datagram.
+    pub(crate) dest: FiAddr,
     pub(crate) operation: Operation,
     pub(crate) context: Context,
     /// What its completion says.
@@ -84,14 +91,22 @@ pub(crate) struct Sending {
 
 impl Endpoint {
     pub(crate) fn open(domain: &Arc<Domain>, info: &Info, token: Token) -> Result<Arc<Self>> {
-        if info.ep.ep_type != EpType::Msg {
-            fi_warn!(
-                NAME,
-                Subsys::EpCtrl,
-                "endpoints are of type FI_EP_MSG here; take an info of fi_getinfo for that type"
-            );
-            return Err(Errno::EINVAL);
-        }
+        let link = match (info.ep.ep_type, &domain.port) {
+            (EpType::Msg, None) => {
+                Link::Connection(Connection::new(token, domain.fabric.params.min_rnr_timer))
+            }
+            (EpType::Dgram, Some(_)) => Link::Datagrams(Datagrams::new(info)?),
+            _ => {
+                fi_warn!(
+                    NAME,
+                    Subsys::EpCtrl,
+                    "endpoints are of type FI_EP_MSG here, or FI_EP_DGRAM in a domain for these; open an info of \
+                     fi_getinfo in a domain of the same"
+                );
+                return Err(Errno::EINVAL);
+            }
+        };
+        let is_connected = matches!(link, Link::Connection(_));
         let request = info.handle.as_ref().map(|_| ConnRequest::take(info));
         let id = request.transpose()?;
         let is_here = |id: &Arc<CmId>| id.device(std::slice::from_ref(&domain.context)).is_some();
@@ -105,10 +120,10 @@ impl Endpoint {
             return Err(Errno::EDOMAIN);
         }
         Ok(Arc::new(Self {
-            connection: Connection::new(token, domain.fabric.params.min_rnr_timer),
+            link,
             bound: Mutex::new(Bound {
                 id,
-                source: info.src_addr.as_ref().map(ip).transpose()?,
+                source: own_address(info, is_connected)?,
                 ..Bound::default()
             }),
             live: OnceLock::new(),
@@ -179,29 +194,41 @@ impl Endpoint {
         Ok(id)
     }
 
+    /// How much the queue pair holds, with so many pieces of memory more of each receive.
+    fn capacity(&self, more: usize) -> QpCap {
+        let count = |size: usize| u32::try_from(size.max(1)).unwrap_or(u32::MAX);
+        QpCap {
+            send: count(self.info.tx.size),
+            recv: count(self.info.rx.size),
+            send_sge: count(self.info.tx.iov_limit.min(IOV_MOST)),
+            recv_sge: count(self.info.rx.iov_limit.min(IOV_MOST) + more),
+            inline: u32::try_from(self.info.tx.inject_size).unwrap_or(u32::MAX),
+        }
+    }
+
     /// Makes the queue pair.
     pub(crate) fn go_live(&self) -> Result<()> {
         let mut bound = self.bound.lock();
         if self.live.get().is_some() {
             return Ok(());
         }
-        if !self.connection.has_eq() {
+        match &self.link {
+            Link::Connection(connection) => self.make_connected(&mut bound, connection),
+            Link::Datagrams(datagrams) => self.make_datagrams(&bound, datagrams),
+        }
+    }
+
+    fn make_connected(&self, bound: &mut Bound, connection: &Arc<Connection>) -> Result<()> {
+        if !connection.has_eq() {
             return Err(Errno::ENOEQ);
         }
         let srx = bound.srx.clone();
         if let Some(srx) = &srx {
             bound.counting.count_receives_by(srx.counter());
         }
-        let (tx_cq, rx_cq) = self.queues(&bound)?;
-        let mut id = self.take_id(&mut bound)?;
-        let count = |size: usize| u32::try_from(size.max(1)).unwrap_or(u32::MAX);
-        let cap = QpCap {
-            send: count(self.info.tx.size),
-            recv: count(self.info.rx.size),
-            send_sge: count(self.info.tx.iov_limit.min(IOV_MOST)),
-            recv_sge: count(self.info.rx.iov_limit.min(IOV_MOST)),
-            inline: u32::try_from(self.info.tx.inject_size).unwrap_or(u32::MAX),
-        };
+        let (tx_cq, rx_cq) = self.queues(bound)?;
+        let mut id = self.take_id(bound)?;
+        let cap = self.capacity(0);
         let make = |id: &Arc<CmId>| {
             let (tx, rx) = (&tx_cq.device_cq, &rx_cq.device_cq);
             let srq = srx.as_ref().map(|srx| &srx.srq);
@@ -211,27 +238,68 @@ impl Endpoint {
             Err(Errno::EINVAL) if self.info.handle.is_some() => {
                 // The id of a request whose peer has gone. The program hears of that when it accepts it.
                 (bound.id, bound.source) = (None, None);
-                id = self.take_id(&mut bound)?;
-                self.connection.set_stale();
+                id = self.take_id(bound)?;
+                connection.set_stale();
                 make(&id)
             }
             made => made,
         };
-        let qp = made.inspect_err(|error| {
-            fi_warn!(
-                NAME,
-                Subsys::EpCtrl,
-                "the device has no queue pair of {cap:?}: {error}; take the attributes that fi_getinfo gave"
-            );
-        })?;
-        let qp = Arc::new(qp);
+        let qp = Arc::new(made.inspect_err(|error| no_queue_pair(cap, *error))?);
+        connection.open(&id, &qp);
+        let far = Far::Connection {
+            id: Arc::clone(&id),
+            connection: Arc::clone(connection),
+        };
+        let parts = Parts {
+            qp,
+            tx_cq,
+            rx_cq,
+            srx,
+            av: None,
+            far,
+        };
+        self.start(bound, parts)?;
+        let owner: Weak<Connection> = Arc::downgrade(connection);
+        self.domain.fabric.cm.add(&id, owner);
+        Ok(())
+    }
+
+    fn make_datagrams(&self, bound: &Bound, datagrams: &Datagrams) -> Result<()> {
+        let av = datagrams.av().ok_or(Errno::ENOAV)?;
+        let port = self.domain.port.as_ref().ok_or(Errno::EINVAL)?;
+        let (tx_cq, rx_cq) = self.queues(bound)?;
+        let cap = self.capacity(1);
+        let (tx, rx) = (&tx_cq.device_cq, &rx_cq.device_cq);
+        let made = Qp::datagrams(&self.domain.pd, tx, rx, cap, port.datagrams());
+        let qp = Arc::new(made.inspect_err(|error| no_queue_pair(cap, *error))?);
+        datagrams.open(port, &qp);
+        let parts = Parts {
+            qp,
+            tx_cq,
+            rx_cq,
+            srx: None,
+            av: Some(av),
+            far: Far::Datagrams,
+        };
+        self.start(bound, parts)
+    }
+
+    /// Has queues and counters hear of the queue pair.
+    fn start(&self, bound: &Bound, parts: Parts) -> Result<()> {
+        let Parts {
+            qp,
+            tx_cq,
+            rx_cq,
+            srx,
+            av,
+            far,
+        } = parts;
         let (tx, rx): (Arc<dyn Source>, Arc<dyn Source>) = (tx_cq.clone(), rx_cq.clone());
         bound.counting.start(&tx, &rx)?;
         let sides = Arc::new(Sides {
-            tx: Mutex::new(Side::new(self.info.tx.size.max(1), &tx_cq, &qp)),
-            rx: Mutex::new(Side::new(self.info.rx.size.max(1), &rx_cq, &qp)),
-            id: Arc::clone(&id),
-            connection: Arc::clone(&self.connection),
+            tx: Mutex::new(Side::new(self.info.tx.size.max(1), &tx_cq.batches, &qp)),
+            rx: Mutex::new(Side::new(self.info.rx.size.max(1), &rx_cq.batches, &qp)),
+            far,
             counting: bound.counting.clone(),
             srx: srx.clone().map(|srx| srx as Arc<dyn Receives>),
             rx_selective: bound.rx_selective,
@@ -240,14 +308,15 @@ impl Endpoint {
         if let Some(srx) = &srx {
             srx.attach(&rx_cq)?;
         }
-        self.connection.open(&id, &qp);
+        if let Some(av) = &av {
+            av.attach(&sides);
+        }
         for cq in [&tx_cq, &rx_cq] {
             cq.add(qp.number(), &sides);
         }
-        let owner: Weak<Connection> = Arc::downgrade(&self.connection);
-        self.domain.fabric.cm.add(&id, owner);
         let live = Live {
             srx,
+            av,
             qp,
             sides,
             tx_cq,
@@ -286,12 +355,15 @@ impl Endpoint {
             REMOTE_CQ_DATA
         ];
         let live = self.live()?;
-        if !self.connection.stands() {
-            return Err(Errno::ENOTCONN);
-        }
+        let known = match &self.link {
+            Link::Connection(connection) if !connection.stands() => return Err(Errno::ENOTCONN),
+            Link::Connection(_) => KNOWN,
+            // Nobody acknowledges a datagram.
+            Link::Datagrams(_) => KNOWN - Flags::DELIVERY_COMPLETE,
+        };
         let flags = sending.flags.unwrap_or_else(|| flags_of(&self.tx_flags));
-        if !KNOWN.contains(flags) {
-            return Err(unknown(flags - KNOWN));
+        if !known.contains(flags) {
+            return Err(unknown(flags - known));
         }
         let len = self.length(iov, self.info.tx.iov_limit)?;
         let is_read = fetches(&sending.operation);
@@ -309,6 +381,7 @@ impl Endpoint {
                 len,
             },
             operation: sending.operation,
+            dest: sending.dest,
             fence: flags.contains(Flags::FENCE),
             is_inline,
             // What is injected is the program's again when the call returns.
@@ -317,7 +390,7 @@ impl Endpoint {
         match self.try_post(live, iov, &request) {
             // What has ended makes room.
             Err(Errno::EAGAIN) => {
-                live.tx_cq.progress();
+                live.make_room(&live.tx_cq);
                 self.try_post(live, iov, &request)
             }
             posted => posted,
@@ -326,6 +399,13 @@ impl Endpoint {
 
     fn try_post(&self, live: &Live, iov: &[UserBuf], request: &Request) -> Result<()> {
         let mut side = live.sides.tx.lock();
+        if live.sides.is_recovering() {
+            return Err(Errno::EAGAIN);
+        }
+        // A peer that is removed meanwhile stays until the request is posted.
+        let peers = live.av.as_ref().map(|av| av.peers());
+        let way = peers.as_ref().map(|peers| way(peers, request.dest));
+        let way = way.transpose()?;
         let writes = fetches(&request.operation);
         let mut pieces = [Sge::default(); IOV_MOST];
         let count = match request.is_inline {
@@ -341,7 +421,10 @@ impl Endpoint {
         flags.set(SendFlags::FENCE, request.fence);
         let operation = request.operation;
         let pieces = &pieces[..count];
-        let request_list = SendRequest::new(number, operation, pieces, flags)?;
+        let mut request_list = SendRequest::new(number, operation, pieces, flags)?;
+        if let Some(way) = way {
+            request_list = request_list.to(way.destination());
+        }
         if !live.tx_cq.take_room(1) {
             return Err(Errno::EAGAIN);
         }
@@ -350,6 +433,7 @@ impl Endpoint {
                 number,
                 operation,
                 flags,
+                to: way.map(batch::To::of),
             };
             let queued = side.batch.push(send, pieces);
             queued.inspect_err(|_| live.tx_cq.give_room(1))?;
@@ -384,7 +468,11 @@ impl Endpoint {
         if !KNOWN.contains(flags) {
             return Err(unknown(flags - KNOWN));
         }
-        self.length(iov, self.info.rx.iov_limit)?;
+        let len = match &self.link {
+            Link::Connection(_) => self.length(iov, self.info.rx.iov_limit)?,
+            // The prefix is no part of a message, and longer ones are of use to nobody but do no harm.
+            Link::Datagrams(_) => length(iov, self.info.rx.iov_limit)?,
+        };
         if live.sides.srx.is_some() {
             fi_warn_sparse!(
                 NAME,
@@ -397,7 +485,7 @@ impl Endpoint {
             context,
             flags: flags![MSG RECV],
             reported: !live.rx_selective || flags.contains(Flags::COMPLETION),
-            len: 0,
+            len,
         };
         // Some devices do not look at receives that a queue pair gets when it has failed.
         if live.sides.is_deaf() {
@@ -408,7 +496,7 @@ impl Endpoint {
         let waits = flags.contains(Flags::MORE);
         match self.try_post_receive(live, iov, posted, waits) {
             Err(Errno::EAGAIN) => {
-                live.rx_cq.progress();
+                live.make_room(&live.rx_cq);
                 self.try_post_receive(live, iov, posted, waits)
             }
             done => done,
@@ -423,8 +511,20 @@ impl Endpoint {
         waits: bool,
     ) -> Result<()> {
         let mut side = live.sides.rx.lock();
+        if live.sides.is_recovering() {
+            return Err(Errno::EAGAIN);
+        }
         let mut pieces = [Sge::default(); IOV_MOST];
-        let count = registered(&self.domain, iov, true, &mut pieces, &mut side.hit)?;
+        let mut count = registered(&self.domain, iov, true, &mut pieces, &mut side.hit)?;
+        let rest = self
+            .domain
+            .port
+            .as_ref()
+            .and_then(|port| port.rest(posted.len));
+        if let Some(rest) = rest {
+            *pieces.get_mut(count).ok_or(Errno::EINVAL)? = rest;
+            count += 1;
+        }
         let number = side.queue.next().ok_or(Errno::EAGAIN)?;
         let pieces = &pieces[..count];
         let number = sides::receive(number);
@@ -471,10 +571,61 @@ impl Endpoint {
     }
 }
 
+/// What an endpoint gets when it is enabled.
+struct Parts {
+    qp: Arc<Qp>,
+    tx_cq: Arc<Cq>,
+    rx_cq: Arc<Cq>,
+    srx: Option<Arc<SharedRx>>,
+    av: Option<Arc<Av>>,
+    far: Far,
+}
+
+impl Live {
+    /// Takes what has ended from the device, where there is no room in a queue.
+    fn make_room(&self, cq: &Cq) {
+        cq.progress();
+        if self.sides.is_recovering() {
+            // It goes on when both sides have ended.
+            self.tx_cq.progress();
+            self.rx_cq.progress();
+        }
+    }
+}
+
+/// The address that a connected endpoint is to have.
+fn own_address(info: &Info, is_connected: bool) -> Result<Option<SocketAddr>> {
+    let given = info.src_addr.as_ref().filter(|_| is_connected);
+    given.map(ip).transpose()
+}
+
+fn no_queue_pair(cap: QpCap, error: Errno) {
+    fi_warn!(
+        NAME,
+        Subsys::EpCtrl,
+        "the device has no queue pair of {cap:?}: {error}; take the attributes that fi_getinfo gave"
+    );
+}
+
+/// The way of a datagram.
+#[inline]
+fn way(peers: &Peers, dest: FiAddr) -> Result<&Way> {
+    peers.way(dest).ok_or_else(|| {
+        fi_warn_sparse!(
+            NAME,
+            Subsys::EpData,
+            "the address vector has no peer {:#x}; send to what fi_av_insert gave",
+            dest.0
+        );
+        Errno::EINVAL
+    })
+}
+
 /// A request as it is tried, twice if the first time finds no room.
 struct Request {
     posted: Posted,
     operation: Operation,
+    dest: FiAddr,
     fence: bool,
     is_inline: bool,
     /// Whether the device need not be told before the next one.
@@ -515,7 +666,9 @@ impl Drop for Endpoint {
         if let Some(id) = &self.bound.get_mut().id {
             self.domain.fabric.cm.remove(id);
         }
-        self.connection.close();
+        if let Link::Connection(connection) = &self.link {
+            connection.close();
+        }
         let Some(live) = self.live.take() else { return };
         let number = live.qp.number();
         let Live {

@@ -9,6 +9,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::cm::Cm;
 use crate::params::{NAME, Params};
+use crate::ud;
 
 /// A fabric: what the devices of one subnet reach.
 #[derive(Debug)]
@@ -37,7 +38,8 @@ impl Fabric {
     /// The device that a domain's name is of.
     pub(crate) fn device(&self, info: &Info) -> Result<&Arc<Context>> {
         let name = info.domain.name.as_deref().unwrap_or_default();
-        let found = self.devices.iter().find(|device| device.name() == name);
+        let wanted = name.strip_suffix(ud::SUFFIX).unwrap_or(name);
+        let found = self.devices.iter().find(|device| device.name() == wanted);
         found.ok_or_else(|| {
             fi_warn!(
                 NAME,

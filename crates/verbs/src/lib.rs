@@ -1,6 +1,6 @@
-//! The verbs provider: `FI_EP_MSG` endpoints over RDMA devices (man page `fi_verbs(7)`).
+//! The verbs provider: `FI_EP_MSG` and `FI_EP_DGRAM` endpoints over RDMA devices (man page `fi_verbs(7)`).
 //!
-//! An endpoint is a reliable connected queue pair, which `librdmacm` connects. Messages, reads and
+//! An endpoint is a reliable connected queue pair, which `librdmacm` connects, or one of datagrams (`dgram/`). Messages, reads and
 //! writes go from the caller's memory to the device and back; this crate gives requests to the device,
 //! keeps their contexts in order, and makes completions of what the device says. It speaks with
 //! C libfabric's provider of this name: what a connection request carries is in `private_data.rs`, and
@@ -17,9 +17,11 @@ mod connection;
 mod counter;
 mod cq;
 mod devices;
+mod dgram;
 mod domain;
 mod endpoint;
 mod fabric;
+mod link;
 mod mr;
 mod none;
 mod offer;
@@ -34,9 +36,11 @@ mod regions;
 mod rxm;
 mod shared_rx;
 mod sides;
+mod ud;
 
 pub use counter::Counter;
 pub use cq::Cq;
+pub use dgram::Av;
 pub use domain::Domain;
 pub use endpoint::Endpoint;
 pub use fabric::Fabric;

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use ripstop_core::eq::EventQueue;
 use ripstop_core::provider::{self, Arrival, Done, RxContext, TxContext};
 use ripstop_core::{Address, RxAttr, TxAttr};
 use ripstop_mem::UserBuf;
-use ripstop_types::{AvType, Context, Errno, FiAddr, Result};
+use ripstop_types::{Context, FiAddr, Result};
 
+use crate::dgram::Av;
 use crate::domain::Domain;
 
 /// Scalable endpoints.
@@ -18,7 +18,7 @@ pub enum NoScalableEp {}
 impl provider::ScalableEp for NoScalableEp {
     type Domain = Domain;
 
-    fn bind_av(&self, _: &Arc<NoAv>) -> Result<()> {
+    fn bind_av(&self, _: &Arc<Av>) -> Result<()> {
         match *self {}
     }
 
@@ -86,48 +86,6 @@ impl provider::PeerRx for NoPeerRx {
 /// Shared transmit contexts.
 #[derive(Debug)]
 pub enum NoSharedTx {}
-
-/// Address vectors.
-#[derive(Debug)]
-pub enum NoAv {}
-
-impl provider::AddressVector for NoAv {
-    fn av_type(&self) -> AvType {
-        match *self {}
-    }
-
-    fn insert(&self, _: &Address) -> Result<FiAddr> {
-        match *self {}
-    }
-
-    fn insert_ip(
-        &self,
-        _: &mut dyn Iterator<Item = core::result::Result<std::net::SocketAddr, Errno>>,
-        _: &mut dyn FnMut(Result<FiAddr>),
-    ) {
-        match *self {}
-    }
-
-    fn remove(&self, _: FiAddr) -> Result<()> {
-        match *self {}
-    }
-
-    fn lookup(&self, _: FiAddr) -> Result<Address> {
-        match *self {}
-    }
-
-    fn bind_eq(&self, _: &Arc<EventQueue>) -> Result<()> {
-        match *self {}
-    }
-
-    fn addresses(&self) -> Vec<FiAddr> {
-        match *self {}
-    }
-
-    fn event_queue(&self) -> Option<Arc<EventQueue>> {
-        match *self {}
-    }
-}
 
 /// Collective groups.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use ripstop_types::{
 use crate::devices::Device;
 use crate::params::{NAME, Params, VERSION};
 
-const COMM: Flags = flags![LOCAL_COMM REMOTE_COMM];
+pub(crate) const COMM: Flags = flags![LOCAL_COMM REMOTE_COMM];
 const TX_CAPS: Flags = flags![MSG RMA SEND READ WRITE];
 const RX_CAPS: Flags = flags![MSG RMA RECV REMOTE_READ REMOTE_WRITE];
 
 /// A queue pair carries out what it is given in order, but that a read may be answered after what follows.
-const ORDER: MsgOrder = MsgOrder::RAR
+pub(crate) const ORDER: MsgOrder = MsgOrder::RAR
     .union(MsgOrder::RMA_RAR)
     .union(MsgOrder::RAW)
     .union(MsgOrder::RMA_RAW)
@@ -87,15 +87,20 @@ fn domain(device: &Device) -> DomainAttr {
     }
 }
 
+/// What receivers must keep to for remote CQ data, for programs that want any.
+pub(crate) fn rx_mode(hints: Option<&Hints>) -> Mode {
+    match hints.is_none_or(wants_data) {
+        true => Mode::RX_CQ_DATA,
+        false => Mode::empty(),
+    }
+}
+
 /// The offer of a device.
 pub(crate) fn offer(device: &Device, params: &Params, hints: Option<&Hints>) -> Info {
     let attr = &device.attr;
     let shares = attr.max_srq > 0 && hints.is_some_and(wants_shared_rx);
     let max_msg = device.port.max_msg as usize;
-    let rx_mode = match hints.is_none_or(wants_data) {
-        true => Mode::RX_CQ_DATA,
-        false => Mode::empty(),
-    };
+    let rx_mode = rx_mode(hints);
     let atomics = match attr.atomics {
         true => Flags::ATOMIC,
         false => Flags::empty(),

@@ -11,11 +11,12 @@ use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Result};
 use crate::atomic;
 use crate::counter::Counter;
 use crate::cq::Cq;
+use crate::dgram::Av;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::mr::Mr;
-use crate::none::{NoAv, NoGroup, NoPeerRx, NoScalableEp, NoSharedTx};
+use crate::none::{NoGroup, NoPeerRx, NoScalableEp, NoSharedTx};
 use crate::params::NAME;
 use crate::passive::PassiveEp;
 use crate::shared_rx::SharedRx;
@@ -60,7 +61,7 @@ impl provider::Domain for Domain {
     type SharedTx = NoSharedTx;
     type Cq = Cq;
     type Counter = Counter;
-    type Av = NoAv;
+    type Av = Av;
     type Mr = Mr;
     type Group = NoGroup;
 
@@ -73,9 +74,9 @@ impl provider::Domain for Domain {
     }
 
     fn shared_rx(self: &Arc<Self>, attr: &RxAttr) -> Result<Arc<SharedRx>> {
-        match self.attr.max_srq {
-            0 => lacks("shared receive contexts"),
-            _ => SharedRx::open(self, attr),
+        match self.attr.max_srq > 0 && self.port.is_none() {
+            true => SharedRx::open(self, attr),
+            false => lacks("shared receive contexts"),
         }
     }
 
@@ -95,8 +96,8 @@ impl provider::Domain for Domain {
         Counter::open(self, attr)
     }
 
-    fn av(self: &Arc<Self>, _: &AvAttr) -> Result<Arc<NoAv>> {
-        lacks("address vectors")
+    fn av(self: &Arc<Self>, attr: &AvAttr) -> Result<Arc<Av>> {
+        Av::open(self, attr)
     }
 
     fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Mr>> {
@@ -104,7 +105,7 @@ impl provider::Domain for Domain {
     }
 
     fn atomic_limit(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize> {
-        match self.attr.atomics {
+        match self.attr.atomics && self.port.is_none() {
             true => atomic::limit(kind, datatype, op),
             false => Err(Errno::EOPNOTSUPP),
         }

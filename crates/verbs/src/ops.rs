@@ -20,9 +20,11 @@ use crate::atomic;
 use crate::call::has_no_tags;
 use crate::counter::Counter;
 use crate::cq::Cq;
+use crate::dgram::Av;
 use crate::domain::Domain;
 use crate::endpoint::{Bound, Endpoint, Sending, flags_of};
-use crate::none::{NoAv, NoGroup, NoPeerRx, NoSharedTx};
+use crate::link::Link;
+use crate::none::{NoGroup, NoPeerRx, NoSharedTx};
 use crate::params::NAME;
 use crate::passive::ip;
 use crate::private_data;
@@ -94,7 +96,7 @@ impl provider::Endpoint for Endpoint {
     type Domain = Domain;
 
     fn ep_type(&self) -> EpType {
-        EpType::Msg
+        self.info.ep.ep_type
     }
 
     fn bind_cq(&self, cq: &Arc<Cq>, flags: Flags) -> Result<()> {
@@ -136,13 +138,19 @@ impl provider::Endpoint for Endpoint {
         self.unfinished()?.counting.bind(counter, flags)
     }
 
-    fn bind_av(&self, av: &Arc<NoAv>) -> Result<()> {
-        match **av {}
+    fn bind_av(&self, av: &Arc<Av>) -> Result<()> {
+        let datagrams = self.link.datagrams()?;
+        if !Arc::ptr_eq(&av.domain, &self.domain) {
+            return Err(Errno::EDOMAIN);
+        }
+        let _unfinished = self.unfinished()?;
+        datagrams.bind(av)
     }
 
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()> {
+        let connection = self.link.connection().map_err(|_| Errno::EINVAL)?;
         let source: Arc<dyn ProgressSource> = self.domain.fabric.cm.clone();
-        self.connection.bind(eq)?;
+        connection.bind(eq)?;
         eq.add_source(&source)
     }
 
@@ -173,6 +181,9 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn name(&self) -> Result<Address> {
+        if let Link::Datagrams(datagrams) = &self.link {
+            return datagrams.name();
+        }
         let bound = self.bound.lock();
         let local = bound.id.as_ref().and_then(|id| id.local_addr());
         local
@@ -182,6 +193,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn set_name(&self, address: &Address) -> Result<()> {
+        self.link.connection()?;
         let address = ip(address)?;
         let mut bound = self.unfinished()?;
         if bound.id.is_some() {
@@ -192,16 +204,18 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn peer(&self) -> Result<Address> {
-        self.connection.peer().map(Address::Ip)
+        self.link.connection()?.peer().map(Address::Ip)
     }
 
     fn connect(&self, address: &Address, data: &[u8]) -> Result<()> {
+        let connection = self.link.connection()?;
         let peer = ip(address)?;
         self.go_live()?;
-        self.connection.connect(&peer, data)
+        connection.connect(&peer, data)
     }
 
     fn accept(&self, data: &[u8]) -> Result<()> {
+        let connection = self.link.connection()?;
         if self.info.handle.is_none() {
             fi_warn!(
                 NAME,
@@ -211,17 +225,18 @@ impl provider::Endpoint for Endpoint {
             return Err(Errno::EINVAL);
         }
         self.go_live()?;
-        self.connection.accept(data)
+        connection.accept(data)
     }
 
     fn shutdown(&self) -> Result<()> {
+        let connection = self.link.connection()?;
         self.flush();
-        self.connection.shut_down()
+        connection.shut_down()
     }
 
     fn option(&self, option: EpOption) -> Result<usize> {
         match option {
-            EpOption::CmDataSize => Ok(private_data::MOST),
+            EpOption::CmDataSize if self.domain.port.is_none() => Ok(private_data::MOST),
             EpOption::MaxMsgSize | EpOption::MaxRmaSize => Ok(self.info.ep.max_msg_size),
             EpOption::InjectMsgSize | EpOption::InjectRmaSize => Ok(self.info.tx.inject_size),
             _ => Err(Errno::ENOPROTOOPT),
@@ -256,13 +271,14 @@ impl provider::Endpoint for Endpoint {
         kind: SendKind,
         iov: &[UserBuf],
         data: Option<u64>,
-        _: FiAddr,
+        dest: FiAddr,
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
         untagged(kind)?;
         self.has(Flags::MSG)?;
         let sending = Sending {
+            dest,
             operation: Operation::Send(immediate(data)?),
             context,
             says: flags![MSG SEND],
@@ -272,10 +288,11 @@ impl provider::Endpoint for Endpoint {
         self.post(iov, &sending)
     }
 
-    fn inject(&self, kind: SendKind, buf: UserBuf, data: Option<u64>, _: FiAddr) -> Result<()> {
+    fn inject(&self, kind: SendKind, buf: UserBuf, data: Option<u64>, dest: FiAddr) -> Result<()> {
         untagged(kind)?;
         self.has(Flags::MSG)?;
         let sending = Sending {
+            dest,
             operation: Operation::Send(immediate(data)?),
             context: 0,
             says: flags![MSG SEND],
@@ -302,6 +319,7 @@ impl provider::Endpoint for Endpoint {
     fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
         self.has(flags![RMA READ])?;
         let sending = Sending {
+            dest: FiAddr::UNSPEC,
             operation: Operation::Read(remote(call.remote, iov)?),
             context: call.context,
             says: flags![RMA READ],
@@ -314,6 +332,7 @@ impl provider::Endpoint for Endpoint {
     fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
         self.has(flags![RMA WRITE])?;
         let sending = Sending {
+            dest: FiAddr::UNSPEC,
             operation: Operation::Write(remote(call.remote, iov)?, immediate(call.data)?),
             context: call.context,
             says: flags![RMA WRITE],
@@ -326,6 +345,7 @@ impl provider::Endpoint for Endpoint {
     fn inject_write(&self, buf: UserBuf, at: RmaIov, data: Option<u64>, _: FiAddr) -> Result<()> {
         self.has(flags![RMA WRITE])?;
         let sending = Sending {
+            dest: FiAddr::UNSPEC,
             operation: Operation::Write(remote(&[at], &[buf])?, immediate(data)?),
             context: 0,
             says: flags![RMA WRITE],
@@ -356,6 +376,7 @@ impl provider::Endpoint for Endpoint {
             false => flags - Flags::INJECT,
         });
         let sending = Sending {
+            dest: FiAddr::UNSPEC,
             operation: made.operation,
             context: call.context,
             says: made.says,
@@ -379,6 +400,7 @@ impl provider::Endpoint for Endpoint {
             return Err(Errno::EINVAL);
         }
         let sending = Sending {
+            dest: FiAddr::UNSPEC,
             operation: Operation::Write(remote(&[at], &[operand])?, None),
             context: 0,
             says: flags![ATOMIC WRITE],

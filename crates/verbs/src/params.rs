@@ -18,7 +18,7 @@ pub(crate) const VERSION: Version = {
 pub(crate) const IOV_MOST: usize = 16;
 
 /// What C's verbs reads and this provider has no use for.
-const UNUSED: [Unused; 10] = [
+const UNUSED: [Unused; 9] = [
     Unused::new(
         "prefer_xrc",
         ParamType::Bool,
@@ -42,12 +42,12 @@ const UNUSED: [Unused; 10] = [
     Unused::new(
         "dgram_use_name_server",
         ParamType::Bool,
-        "datagram endpoints are not offered",
+        "no server tells addresses of datagram endpoints; programs exchange them",
     ),
     Unused::new(
         "dgram_name_server_port",
         ParamType::Int,
-        "datagram endpoints are not offered",
+        "no server tells addresses of datagram endpoints; programs exchange them",
     ),
     Unused::new(
         "nic_affinity_policy",
@@ -64,11 +64,6 @@ const UNUSED: [Unused; 10] = [
         ParamType::String,
         "devices come in the order of their speed",
     ),
-    Unused::new(
-        "gid_idx",
-        ParamType::Int,
-        "connections choose the GID themselves; the fabric's name is of the first one",
-    ),
 ];
 
 /// Values of all parameters of the provider.
@@ -81,6 +76,7 @@ pub(crate) struct Params {
     pub(crate) inline_size: usize,
     pub(crate) min_rnr_timer: u8,
     pub(crate) cqread_bunch_size: usize,
+    pub(crate) gid_idx: u8,
     device_name: Option<String>,
     iface: Option<String>,
 }
@@ -138,6 +134,15 @@ impl Params {
                 "completions that are taken from the device at a time (default: 8)",
             )
             .clamp(1, 64),
+            gid_idx: p
+                .declare::<i32>(
+                    prov,
+                    "gid_idx",
+                    0,
+                    "the entry of a port's table of GIDs that datagram endpoints have, and that the fabric's \
+                     name is of, 0 to 255 (default: 0); connections choose theirs themselves",
+                )
+                .clamp(0, 255) as u8,
             device_name: p.declare_optional(
                 prov,
                 "device_name",

@@ -11,6 +11,7 @@ use ripstop_ibverbs::{available, has_devices};
 use ripstop_types::{Errno, Flags, Result, Version};
 
 use crate::devices::{self, Device};
+use crate::dgram;
 use crate::fabric::Fabric;
 use crate::offer::{apply_defaults, offer};
 use crate::params::{NAME, Params, VERSION};
@@ -129,6 +130,15 @@ impl ProviderInfo for VerbsProvider {
         }
         for info in &mut answer.infos {
             apply_defaults(info, &self.params, request.hints);
+        }
+        // Providers are listed once.
+        if !request.lists_providers() {
+            for device in &devices {
+                match dgram::answer(device, &self.params, request) {
+                    Ok(info) => answer.infos.push(info),
+                    Err(why) => answer.refusals.push(why),
+                }
+            }
         }
         answer
     }

@@ -13,7 +13,7 @@ pub(crate) struct Posted {
     pub(crate) flags: Flags,
     /// Whether its success is told to the program.
     pub(crate) reported: bool,
-    /// Bytes of it, for who counts them.
+    /// Bytes of it, for who counts them; of a receive of datagrams the room of the program.
     pub(crate) len: usize,
 }
 
@@ -85,6 +85,12 @@ impl Queue {
         self.requests.split_off(at).into()
     }
 
+    /// The number of the request that was posted last, while there is any.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        let before = self.requests.len().checked_sub(1)?;
+        Some(self.oldest.wrapping_add(before as u64))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }
@@ -111,13 +117,13 @@ mod tests {
             assert_eq!(number, context as u64);
             queue.push(posted(context), true);
         }
-        assert_eq!(queue.next(), None);
+        assert_eq!((queue.next(), queue.newest()), (None, Some(3)));
         assert_eq!(queue.end(4), None);
         assert_eq!(queue.end(2), Some((posted(2), 3)));
         assert_eq!(queue.end(2), None);
         assert_eq!(queue.next(), Some(4));
         assert_eq!(queue.end(3), Some((posted(3), 1)));
-        assert_eq!(queue.len(), 0);
+        assert_eq!((queue.len(), queue.newest()), (0, None));
     }
 
     #[test]

@@ -4,30 +4,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use ripstop_ibverbs::{CmId, Qp};
+use ripstop_core::log::Subsys;
+use ripstop_core::{fi_info, fi_warn};
+use ripstop_ibverbs::{AddressHandle, CmId, Qp, Status};
 use ripstop_types::Errno;
 
 use crate::batch::{self, Batch, Waits};
 use crate::connection::Connection;
 use crate::counter::Counting;
-use crate::cq::Cq;
+use crate::params::NAME;
 use crate::queue::{Posted, Queue, Receives};
 use crate::regions::Hit;
 
 /// Set in the number of a request that is a receive.
 pub(crate) const RECEIVE: u64 = 1 << 63;
 
+/// What is behind the queue pair of an enabled endpoint.
+pub(crate) enum Far {
+    /// The id that connects it, and the connection.
+    Connection {
+        id: Arc<CmId>,
+        connection: Arc<Connection>,
+    },
+    /// Anybody.
+    Datagrams,
+}
+
 /// What an endpoint and its queues share: the requests that the device has.
 pub(crate) struct Sides {
     pub(crate) tx: Mutex<Side<batch::Send>>,
     pub(crate) rx: Mutex<Side<batch::Receive>>,
-    pub(crate) id: Arc<CmId>,
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) far: Far,
     pub(crate) counting: Counting,
     /// The context that has the receives, and whether only those are told that ask for it.
     pub(crate) srx: Option<Arc<dyn Receives>>,
     pub(crate) rx_selective: bool,
-    /// Set once a request has failed, and the connection with it.
+    /// Set once a request has failed, and the connection with it; of datagrams until the queue pair has begun anew.
     pub(crate) broken: AtomicBool,
 }
 
@@ -39,17 +51,40 @@ pub(crate) struct Side<T> {
     pub(crate) batch: Batch<T>,
     /// Until the endpoint closes.
     pub(crate) qp: Option<Arc<Qp>>,
+    /// Handles of peers that were removed, each with the number of the last request that may need it.
+    kept: Vec<(u64, Arc<AddressHandle>)>,
 }
 
 impl<T: Waits> Side<T> {
-    /// The side of a queue pair that reports to `cq`.
-    pub(crate) fn new(capacity: usize, cq: &Cq, qp: &Arc<Qp>) -> Self {
+    /// The side of a queue pair that reports to the queue with this count of batches.
+    pub(crate) fn new(capacity: usize, batches: &Arc<AtomicUsize>, qp: &Arc<Qp>) -> Self {
         Self {
             queue: Queue::new(capacity),
             hit: Hit::default(),
-            batch: Batch::new(&cq.batches),
+            batch: Batch::new(batches),
             qp: Some(Arc::clone(qp)),
+            kept: Vec::new(),
         }
+    }
+
+    /// Keeps the handle of a peer that was removed for as long as requests are under way there.
+    pub(crate) fn keep(&mut self, handle: &Arc<AddressHandle>) {
+        if let Some(newest) = self.queue.newest() {
+            self.kept.push((newest, Arc::clone(handle)));
+        }
+    }
+
+    fn end(&mut self, number: u64) -> Option<(Posted, usize)> {
+        let ended = self.queue.end(number);
+        if !self.kept.is_empty() {
+            self.kept.retain(|(last, _)| *last > number);
+        }
+        ended
+    }
+
+    /// How many requests the device has.
+    fn held(&self) -> usize {
+        self.queue.len() - self.batch.len()
     }
 
     /// Gives what waits to the device.
@@ -72,12 +107,73 @@ impl<T: Waits> Side<T> {
 impl Sides {
     /// Whether the queue pair does not look at receives any more.
     pub(crate) fn is_deaf(&self) -> bool {
-        self.connection.has_ended() || self.broken.load(Ordering::Acquire)
+        match &self.far {
+            Far::Connection { connection, .. } => {
+                connection.has_ended() || self.broken.load(Ordering::Acquire)
+            }
+            Far::Datagrams => false,
+        }
+    }
+
+    /// Whether the queue pair has failed and will begin anew, so that nothing can be posted meanwhile.
+    #[inline]
+    pub(crate) fn is_recovering(&self) -> bool {
+        matches!(self.far, Far::Datagrams) && self.broken.load(Ordering::Acquire)
+    }
+
+    /// A request has failed, and nothing is sent or received any more.
+    #[cold]
+    pub(crate) fn break_off(&self, advice: &str, status: Status, vendor: u32) {
+        let (what, ended) = match &self.far {
+            Far::Connection { id, .. } => {
+                let peer = id.peer_addr().map(|addr| addr.to_string());
+                let peer = peer.unwrap_or_else(|| "its peer".to_owned());
+                // The queue pair works no more, and the peer has to be told.
+                (format!("the connection with {peer}"), id.disconnect())
+            }
+            Far::Datagrams => {
+                // What is posted until then fails; some devices do not look at receives that come later.
+                let (tx, _rx) = (self.tx.lock(), self.rx.lock());
+                let ended = tx.qp.as_ref().map_or(Ok(()), |qp| qp.fail());
+                ("a datagram endpoint".to_owned(), ended)
+            }
+        };
+        fi_warn!(
+            NAME,
+            Subsys::EpData,
+            "{what} fails: {advice} ({status}, of the device {vendor:#x})"
+        );
+        if let Err(error) = ended {
+            fi_info!(NAME, Subsys::EpCtrl, "{what} is gone already: {error}");
+        }
+    }
+
+    /// A request of datagrams has failed: the others follow, and the queue pair begins anew once the device has none.
+    #[cold]
+    pub(crate) fn recover(&self) {
+        let (tx, rx) = (self.tx.lock(), self.rx.lock());
+        let Some(qp) = tx.qp.as_ref().filter(|_| self.is_recovering()) else {
+            return;
+        };
+        if tx.held() > 0 || rx.held() > 0 {
+            return;
+        }
+        if let Err(error) = qp.restart() {
+            fi_warn!(
+                NAME,
+                Subsys::EpCtrl,
+                "a datagram endpoint cannot be used any more: {error}; close it"
+            );
+        }
+        self.broken.store(false, Ordering::Release);
     }
 
     /// Gives what waits to the device, of the sides that report to the queue with this count; what fails.
     pub(crate) fn flush(&self, batches: &Arc<AtomicUsize>) -> Vec<(Posted, Errno)> {
         let mut failed = Vec::new();
+        if self.is_recovering() {
+            return failed;
+        }
         let mut tell = |(requests, errno): (Vec<Posted>, Errno)| {
             failed.extend(requests.into_iter().map(|posted| (posted, errno)));
         };
@@ -109,7 +205,7 @@ impl Sides {
                 Some((posted, 0))
             }
             (None, true) => self.rx.lock().queue.end(number),
-            (_, false) => self.tx.lock().queue.end(number),
+            (_, false) => self.tx.lock().end(number),
         }
     }
 }
