@@ -106,7 +106,7 @@ impl Args {
         };
         Ok(Hints {
             caps,
-            mode: Mode::CONTEXT | Mode::CONTEXT2,
+            mode: Mode::CONTEXT | Mode::CONTEXT2 | Mode::MSG_PREFIX,
             addr_format: src_addr.as_ref().map(Address::format).unwrap_or_default(),
             src_addr,
             ep: Some(EpAttr {

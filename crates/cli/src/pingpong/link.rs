@@ -9,7 +9,7 @@ use ripstop_core::provider::{
     CompletionQueue as _, Domain, Endpoint as _, MrAttr, RecvKind, SendKind, Sharing,
 };
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
-use ripstop_types::{Errno, FiAddr, Flags, MrMode};
+use ripstop_types::{Errno, FiAddr, Flags, Mode, MrMode};
 
 use super::control::{Control, PATIENCE};
 use super::data::Pattern;
@@ -45,6 +45,9 @@ pub(super) struct Link<D: Domain> {
     /// What is sent, and what is received: lent to the operations as long as the program runs.
     from: Parked,
     into: Parked,
+    /// Bytes in front of each message, there and here (`FI_MSG_PREFIX`).
+    from_prefix: usize,
+    into_prefix: usize,
     /// Bytes on their way between these and the checks.
     text: Vec<u8>,
     checks: Option<Checks>,
@@ -55,6 +58,12 @@ pub(super) struct Link<D: Domain> {
     idle: u32,
     since: Instant,
     looked: Instant,
+}
+
+/// What is behind the prefix of a buffer.
+fn behind(buf: UserBuf, prefix: usize) -> UserBuf {
+    let len = buf.len().saturating_sub(prefix);
+    buf.slice(prefix, len).unwrap_or(buf)
 }
 
 /// Registers a buffer; the provider chooses the key, or takes this one.
@@ -89,8 +98,13 @@ impl<D: Domain> Link<D> {
     ) -> Result<Self> {
         let Opening { ep, cq } = opening;
         ep.enable().context("fi_enable")?;
-        let from = Parked::park(vec![0; largest.max(LEAST)]);
-        let into = Parked::park(vec![0; largest.max(LEAST)]);
+        let prefix = |mode: Mode| match mode.contains(Mode::MSG_PREFIX) {
+            true => info.ep.msg_prefix_size,
+            false => 0,
+        };
+        let (from_prefix, into_prefix) = (prefix(info.tx.mode), prefix(info.rx.mode));
+        let from = Parked::park(vec![0; from_prefix + largest.max(LEAST)]);
+        let into = Parked::park(vec![0; into_prefix + largest.max(LEAST)]);
         let mut regions = Vec::new();
         if info.domain.mr_mode.contains(MrMode::LOCAL) {
             regions.push(register(domain, from.buf(), Flags::SEND, 1)?);
@@ -105,6 +119,8 @@ impl<D: Domain> Link<D> {
             inject_size: info.tx.inject_size,
             from,
             into,
+            from_prefix,
+            into_prefix,
             text: vec![0; largest.max(LEAST)],
             checks: None,
             sent: 0,
@@ -132,7 +148,7 @@ impl<D: Domain> Link<D> {
         };
         if let Some(checks) = &mut self.checks {
             checks.out.fill(message);
-            copy_out(self.from.buf(), message);
+            copy_out(behind(self.from.buf(), self.from_prefix), message);
         }
         if size < self.inject_size {
             return self.transmit(size, None, control);
@@ -148,7 +164,7 @@ impl<D: Domain> Link<D> {
         } else {
             SendKind::Msg
         };
-        let buf = self.from.buf().first(size);
+        let buf = self.from.buf().first(self.from_prefix + size);
         let posted = loop {
             let posted = match flags {
                 None => self.ep.inject(kind, buf, None, self.peer),
@@ -185,7 +201,8 @@ impl<D: Domain> Link<D> {
             "received {length} bytes instead of {size}: give both sides the same options"
         );
         if let Some(checks) = &mut self.checks {
-            copy_in(&mut self.text, self.into.buf().first(length));
+            let message = behind(self.into.buf(), self.into_prefix);
+            copy_in(&mut self.text, message.first(length));
             checks.back.check(&self.text[..length])?;
         }
         self.post()
@@ -196,10 +213,11 @@ impl<D: Domain> Link<D> {
     /// # Errors
     /// As for [`send`](Self::send) and [`recv`](Self::recv).
     pub(super) fn finish(&mut self, control: &Control) -> Result<()> {
-        copy_out(self.from.buf(), FINISHED);
+        copy_out(behind(self.from.buf(), self.from_prefix), FINISHED);
         self.transmit(FINISHED.len(), Some(Flags::TRANSMIT_COMPLETE), control)?;
         let length = self.arrived(control)?;
-        copy_in(&mut self.text, self.into.buf().first(length));
+        let message = behind(self.into.buf(), self.into_prefix);
+        copy_in(&mut self.text, message.first(length));
         ensure!(
             self.checks.is_none() || self.text[..length] == *FINISHED,
             "the last message is not the expected one: give both sides the same options"
@@ -260,9 +278,10 @@ impl<D: Domain> Link<D> {
     /// When an operation failed.
     pub(super) fn read(&mut self) -> Result<bool> {
         let (sent, received) = (&mut self.sent, &mut self.received);
+        let prefix = self.into_prefix;
         let read = self.cq.read(2, |entry| match entry.context {
             SEND => *sent += 1,
-            _ => *received = Some(entry.len),
+            _ => *received = Some(entry.len.saturating_sub(prefix)),
         });
         match read {
             Ok(_) => Ok(true),

@@ -88,7 +88,9 @@ fn find(hints: &Hints) -> Result<Info> {
         .as_ref()
         .is_some_and(|ep| ep.ep_type == EpType::Dgram)
     {
-        eprintln!("no provider has datagram endpoints: give -e rdm or -e msg on both sides");
+        eprintln!(
+            "only verbs has datagram endpoints, over an RDMA device: give -e rdm or -e msg on both sides"
+        );
     }
     Err(Told::from(none.errno).into())
 }
