@@ -11,11 +11,12 @@ use core::ops::Deref;
 use core::ptr;
 use core::slice;
 
-use crate::edge::made::{Cq, Qp};
+use ripstop_types::{Errno, Result};
+
 use crate::engine::Remote;
 use crate::sys::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM, ibv_cq_ex, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    IBV_WR_RDMA_WRITE_WITH_IMM, ibv_recv_wr, ibv_send_wr, ibv_sge,
 };
 
 /// An argument of a C call.
@@ -128,36 +129,6 @@ impl<T> Deref for Must<'_, T> {
     }
 }
 
-/// An object that the caller has by the pointer to its extended struct, which begins as the plain one does.
-macro_rules! extended {
-    ($($name:ident: $object:ident as $c:ident;)*) => { $(
-        /// The object of a call that is reached through its struct.
-        pub(crate) struct $name<'a>(Must<'a, $object>);
-
-        impl Arg for $name<'_> {
-            type C = *mut $c;
-
-            unsafe fn from_c(c: *mut $c) -> Self {
-                // SAFETY: what the caller passes is the beginning of the struct that it has of the object.
-                Self(unsafe { Must::from_c(c.cast()) })
-            }
-        }
-
-        impl Deref for $name<'_> {
-            type Target = $object;
-
-            fn deref(&self) -> &$object {
-                &self.0
-            }
-        }
-    )* };
-}
-
-extended! {
-    ExQp: Qp as ibv_qp_ex;
-    ExCq: Cq as ibv_cq_ex;
-}
-
 /// An object that the caller gives back, if the call succeeds.
 pub(crate) struct Take<T: Object>(*mut T);
 
@@ -204,6 +175,33 @@ impl<'a, T> In<'a, T> {
     /// The struct, unless it is NULL.
     pub(crate) fn get(&self) -> Option<&'a T> {
         self.0
+    }
+}
+
+/// A struct that the call reads and changes, or none for NULL.
+pub(crate) struct Changed<'a, T>(Option<&'a mut T>);
+
+impl<T> Arg for Changed<'_, T> {
+    type C = *mut T;
+
+    unsafe fn from_c(c: *mut T) -> Self {
+        // SAFETY: the caller passes NULL or a struct that nobody else uses during the call.
+        Self(unsafe { c.as_mut() })
+    }
+}
+
+impl<T> Changed<'_, T> {
+    /// The struct.
+    ///
+    /// # Errors
+    /// `EINVAL` for NULL.
+    pub(crate) fn get(&mut self) -> Result<&mut T> {
+        self.optional().ok_or(Errno::EINVAL)
+    }
+
+    /// The struct, unless it is NULL.
+    pub(crate) fn optional(&mut self) -> Option<&mut T> {
+        self.0.as_deref_mut()
     }
 }
 

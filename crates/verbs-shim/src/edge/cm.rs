@@ -11,14 +11,12 @@ use ripstop_types::{Errno, Result};
 use crate::cm::wire::Param;
 use crate::cm::{Events, Id, QpOf};
 use crate::edge::addrinfo::Side;
-use crate::edge::args::{In, Must, Object as _, Out, Take, bytes};
+use crate::edge::args::{Changed, In, Must, Object as _, Out, Take, bytes};
 use crate::edge::ids::{
     CmEvent, CmId, EventChannel, Sockaddr, deliver, given_up, object, opened, port,
 };
 use crate::edge::made::{CompChannel, Context, Cq, Pd, Qp};
-use crate::edge::objects::{
-    Changed, create_channel, create_cq, create_qp, create_qp_ex, modify_qp,
-};
+use crate::edge::objects::{create_channel, create_cq, create_qp, create_qp_ex, modify_qp};
 use crate::edge::srq::{create_srq, destroy_srq};
 use crate::edge::{errno_of, exports, minus_one, or_null, refused};
 use crate::engine::cq::Channel;

@@ -2,12 +2,13 @@
 //! The objects that programs have pointers to.
 
 use core::mem::offset_of;
+use core::ops::Deref;
 use core::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 
-use crate::edge::args::Object;
+use crate::edge::args::{Arg, Must, Object};
+use crate::edge::building::Builder;
 use crate::edge::turn::Turn;
-use crate::edge::wr::Builder;
 use crate::engine::Engine;
 use crate::engine::cq::{Channel, Told, Unacked};
 use crate::sys::{
@@ -131,4 +132,34 @@ pub(crate) struct Qp {
 // SAFETY: `#[repr(C)]`, and the struct comes first, at the beginning of its extended one.
 unsafe impl Object for Qp {
     type C = ibv_qp;
+}
+
+/// An object that the caller has by the pointer to its extended struct, which begins as the plain one does.
+macro_rules! extended {
+    ($($name:ident: $object:ident as $c:ident;)*) => { $(
+        /// The object of a call that is reached through its struct.
+        pub(crate) struct $name<'a>(Must<'a, $object>);
+
+        impl Arg for $name<'_> {
+            type C = *mut $c;
+
+            unsafe fn from_c(c: *mut $c) -> Self {
+                // SAFETY: what the caller passes is the beginning of the struct that it has of the object.
+                Self(unsafe { Must::from_c(c.cast()) })
+            }
+        }
+
+        impl Deref for $name<'_> {
+            type Target = $object;
+
+            fn deref(&self) -> &$object {
+                &self.0
+            }
+        }
+    )* };
+}
+
+extended! {
+    ExQp: Qp as ibv_qp_ex;
+    ExCq: Cq as ibv_cq_ex;
 }

@@ -3,6 +3,7 @@
 
 mod addrinfo;
 mod args;
+mod building;
 mod cm;
 mod device;
 mod ids;

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result};
 
-use crate::edge::args::{Arg, In, Must, Object, Out, Take, This};
+use crate::edge::args::{Arg as _, Changed, In, Must, Object, Out, Take, This};
+use crate::edge::building::Builder;
 use crate::edge::made::{CompChannel, Context, Cq, Mr, Pd, Qp, Srq};
 use crate::edge::turn::Turn;
-use crate::edge::wr::{self, Builder};
+use crate::edge::wr;
 use crate::edge::{errno_of, exports, minus_one, number, or_null, poll};
 use crate::engine::QpInit;
 use crate::engine::cq::{Channel, Told, Unacked};
@@ -441,32 +442,5 @@ exports! {
     /// `ibv_destroy_qp(3)`.
     fn ibv_destroy_qp(qp: Take<Qp>) -> c_int {
         number(qp.engine.destroy_qp(qp.id).map(|()| drop(qp.take())))
-    }
-}
-
-/// A struct that the call reads and changes, or none for NULL.
-pub(crate) struct Changed<'a, T>(Option<&'a mut T>);
-
-impl<T> Arg for Changed<'_, T> {
-    type C = *mut T;
-
-    unsafe fn from_c(c: *mut T) -> Self {
-        // SAFETY: the caller passes NULL or a struct that nobody else uses during the call.
-        Self(unsafe { c.as_mut() })
-    }
-}
-
-impl<T> Changed<'_, T> {
-    /// The struct.
-    ///
-    /// # Errors
-    /// `EINVAL` for NULL.
-    pub(crate) fn get(&mut self) -> Result<&mut T> {
-        self.optional().ok_or(Errno::EINVAL)
-    }
-
-    /// The struct, unless it is NULL.
-    pub(crate) fn optional(&mut self) -> Option<&mut T> {
-        self.0.as_deref_mut()
     }
 }

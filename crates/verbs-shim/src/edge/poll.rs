@@ -5,10 +5,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use ripstop_types::{Errno, Result};
 
-use crate::edge::args::ExCq;
+use crate::edge::args::Changed;
 use crate::edge::exports;
-use crate::edge::made::Cq;
-use crate::edge::objects::Changed;
+use crate::edge::made::{Cq, ExCq};
 use crate::sys::{ibv_cq, ibv_cq_ex, ibv_poll_cq_attr, ibv_wc};
 
 /// The functions of a queue.

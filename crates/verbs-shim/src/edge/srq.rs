@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ripstop_types::Result;
 
-use crate::edge::args::{Must, Object as _, Out, Requests, Take};
+use crate::edge::args::{Changed, Must, Object as _, Out, Requests, Take};
 use crate::edge::made::{Pd, Srq};
-use crate::edge::objects::{Changed, pointer};
+use crate::edge::objects::pointer;
 use crate::edge::{exports, number, or_null, refused};
 use crate::engine::srq::SrqCap;
 use crate::sys::{

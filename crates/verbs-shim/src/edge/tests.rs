@@ -10,7 +10,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::edge::args::Must;
 use crate::edge::ids::{given_up, object};
-use crate::edge::made::{Context, Cq, Pd, Qp};
+use crate::edge::made::{Context, Cq, Mr, Pd, Qp};
 use crate::edge::objects::{alloc_pd, create_cq_ex, create_qp_ex, modify_qp, pointer, register};
 use crate::edge::wr::{at, begin, complete, inline, memory};
 use crate::edge::{device, poll};
@@ -77,6 +77,7 @@ struct Side<'a> {
     cq: Must<'a, Cq>,
     qp: Must<'a, Qp>,
     memory: Parked,
+    mr: Must<'a, Mr>,
     key: u32,
 }
 
@@ -97,16 +98,15 @@ impl Side<'_> {
             start as u64,
             7,
         );
-        let key = object::<crate::edge::made::Mr>(mr.expect("a region"))
-            .c
-            .lkey;
+        let mr = object::<Mr>(mr.expect("a region"));
         Self {
             context,
             pd,
             cq,
             qp,
             memory,
-            key,
+            key: mr.c.lkey,
+            mr,
         }
     }
 
@@ -178,6 +178,7 @@ impl Side<'_> {
         self.qp.engine.destroy_qp(self.qp.id).expect("a queue pair");
         self.context.engine.dereg_mr(self.key).expect("a region");
         drop(given_up::<Qp>(pointer(&*self.qp)).take());
+        drop(given_up::<Mr>(pointer(&*self.mr)).take());
         self.cq.engine.destroy_cq(self.cq.id).expect("a queue");
         drop(given_up::<Cq>(pointer(&*self.cq)).take());
         drop(given_up::<Pd>(pointer(&*self.pd)).take());

@@ -6,9 +6,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use ripstop_types::{Errno, Result};
 
 use crate::device::{MAX_INLINE, MAX_SGE};
-use crate::edge::args::{Array, ExQp, gather};
-use crate::edge::made::Qp;
-use crate::edge::turn::Turn;
+use crate::edge::args::{Array, gather};
+use crate::edge::building::{Building, Built};
+use crate::edge::made::{ExQp, Qp};
 use crate::edge::{exports, number, refused};
 use crate::engine::{Asked, Op, Remote};
 use crate::log::{Subsys, refuse};
@@ -17,45 +17,6 @@ use crate::sys::{
     IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_data_buf, ibv_qp_ex,
     ibv_sge,
 };
-
-/// A request that is being built.
-#[derive(Debug)]
-struct Built {
-    asked: Asked,
-    list: [ibv_sge; MAX_SGE],
-    count: usize,
-    inline: Option<Vec<u8>>,
-}
-
-/// The requests that a thread builds from `wr_start` to `wr_complete` or `wr_abort`.
-#[derive(Debug, Default)]
-pub(crate) struct Building {
-    list: Vec<Built>,
-    /// Why one cannot be posted, which `wr_complete` says.
-    refused: Option<Errno>,
-}
-
-/// The requests of a queue pair that are being built.
-pub(crate) type Builder = Turn<Building>;
-
-impl Building {
-    /// Notes why a request cannot be posted; the first reason counts.
-    fn note(&mut self, result: Result<()>) {
-        if let Err(error) = result {
-            self.refused.get_or_insert(error);
-        }
-    }
-
-    /// Changes the last request.
-    fn last(&mut self, change: impl FnOnce(&mut Built) -> Result<()>) {
-        let last = self.list.last_mut().ok_or_else(|| {
-            let why = format_args!("memory of a request that is not begun");
-            refuse(Subsys::EpData, Errno::EINVAL, why)
-        });
-        let changed = last.and_then(change);
-        self.note(changed);
-    }
-}
 
 /// Begins a request.
 pub(super) fn begin(qp: &Qp, opcode: c_int, imm: u32, remote: Remote) {
