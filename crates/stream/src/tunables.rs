@@ -38,7 +38,7 @@ pub struct Defaults {
 }
 
 /// Most bytes of an injected message: it must fit into the transmit buffer together with its header.
-pub(crate) const MAX_INJECT: usize = TX_BUFFER / 2;
+const MAX_INJECT: usize = TX_BUFFER / 2;
 
 /// Some of the parameters, where they are not read by the names that all transports have.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,9 @@ use ripstop_core::param::{ParamType, Unused};
 use ripstop_core::{Info, params};
 use ripstop_types::{Progress, Threading};
 use ripstop_wire::rxm::cm::EAGER_MAX;
-use ripstop_wire::rxm::{ATOMIC_LEN, BASE_LEN, MAX_HEADER};
+use ripstop_wire::rxm::{ATOMIC_LEN, BASE_LEN, MAX_HEADER, MAX_UNIT_HEADER};
 
-use crate::tunables::{Given, MAX_INJECT};
+use crate::tunables::{Given, TX_BUFFER};
 
 /// The name by which C's variables are of this provider.
 const NAME: &str = "ofi_rxm";
@@ -17,6 +17,11 @@ const SIZE: usize = 2048;
 
 /// Requests, and receives, of one connection.
 const CONNECTION_SIZE: usize = 128;
+
+/// Most bytes of an injected message. The operands of an atomic, and as many bytes to compare with, fit into the
+/// transmit buffer.
+const MAX_INJECT: usize = 8000;
+const _: () = assert!(2 * MAX_INJECT + MAX_UNIT_HEADER <= TX_BUFFER);
 
 /// The shortest eager message: each packet has room for what an announcement or an atomic says.
 const LEAST_EAGER: usize = MAX_HEADER - BASE_LEN;
@@ -131,7 +136,7 @@ impl Settings {
             EAGER_MAX as usize,
             "bytes of a message that are sent at once; longer ones are announced. Peers must have the same. Over \
              RDMA devices, each send and receive of a connection has a buffer of so many. fi_inject takes as \
-             much, up to 8192 (default: #)",
+             much, up to 8000 (default: #)",
         );
         let settings = Self {
             eager_max: eager(eager_max),
