@@ -8,6 +8,12 @@ export NODE=$LAB_NODE NODES=$LAB_NODES NETDEV ADDRESS PEER RDMADEV OUT=/lab/shar
 
 ip link set lo up
 
+# Nobody else has this guest's link-local addresses, which are GIDs of its RDMA device: without a second of looking
+# for others they can be used at once.
+for kind in all default; do
+    echo 0 > "/proc/sys/net/ipv6/conf/$kind/accept_dad" || return 1
+done
+
 # One node has its address on one end of a veth pair: connections by rdma_cm do not work over lo.
 if [ "$NODES" = 1 ]; then
     NETDEV=v0 ADDRESS=10.7.0.1 PEER=10.7.0.1
