@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use super::{
     AnyFn, ibv_comp_channel, ibv_context, ibv_cq, ibv_device_attr, ibv_pd, ibv_qp, ibv_qp_cap,
-    ibv_sge, ibv_srq,
+    ibv_qp_init_attr, ibv_sge, ibv_srq,
 };
 
 /// What `abi_compat` of a `struct ibv_context` is that is a part of a `struct verbs_context`:
@@ -122,6 +122,22 @@ pub struct ibv_qp_init_attr_ex {
     pub rx_hash_conf: [u64; 3],
     pub source_qpn: u32,
     pub send_ops_flags: u64,
+}
+
+impl ibv_qp_init_attr_ex {
+    /// The front, which is all that a queue pair without extensions has.
+    #[must_use]
+    pub const fn plain(&self) -> ibv_qp_init_attr {
+        ibv_qp_init_attr {
+            qp_context: self.qp_context,
+            send_cq: self.send_cq,
+            recv_cq: self.recv_cq,
+            srq: self.srq,
+            cap: self.cap,
+            qp_type: self.qp_type,
+            sq_sig_all: self.sq_sig_all,
+        }
+    }
 }
 
 /// `struct ibv_data_buf`.

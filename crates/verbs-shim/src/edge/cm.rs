@@ -125,15 +125,7 @@ fn create_qp_of(id: &CmId, pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Resu
 
 /// Creates the queue pair of an id by its extended attributes.
 fn create_qp_ex_of(id: &CmId, init: &mut ibv_qp_init_attr_ex) -> Result<()> {
-    let mut plain = ibv_qp_init_attr {
-        qp_context: init.qp_context,
-        send_cq: init.send_cq,
-        recv_cq: init.recv_cq,
-        srq: init.srq,
-        cap: init.cap,
-        qp_type: init.qp_type,
-        sq_sig_all: init.sq_sig_all,
-    };
+    let mut plain = init.plain();
     let pd = match init.comp_mask & IBV_QP_INIT_ATTR_PD {
         0 => ptr::null_mut(),
         _ => init.pd,

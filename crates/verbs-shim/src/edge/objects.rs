@@ -96,15 +96,7 @@ pub(crate) fn create_qp_ex(pd: &Pd, init: &mut ibv_qp_init_attr_ex) -> Result<*m
         );
         return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
     }
-    let mut plain = ibv_qp_init_attr {
-        qp_context: init.qp_context,
-        send_cq: init.send_cq,
-        recv_cq: init.recv_cq,
-        srq: init.srq,
-        cap: init.cap,
-        qp_type: init.qp_type,
-        sq_sig_all: init.sq_sig_all,
-    };
+    let mut plain = init.plain();
     let made = make_qp(pd, &mut plain, builds)?;
     init.cap = plain.cap;
     Ok(made)
