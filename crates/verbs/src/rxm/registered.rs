@@ -6,6 +6,9 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use ripstop_ibverbs::Mr;
 
+/// Regions that a search looks at: memory behind more of them that overlap, or in none, is copied.
+const LOOKS: usize = 8;
+
 /// The regions of one device.
 #[derive(Debug, Default)]
 pub(crate) struct Registered {
@@ -14,10 +17,10 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// The region that all of this memory is in.
+    /// The region that all of this memory is in, of the [`LOOKS`] that begin last at its start or before.
     pub(crate) fn find(&self, addr: usize, len: usize) -> Option<Arc<Mr>> {
         let regions = self.regions.read();
-        let before = regions.range(..=(addr, u32::MAX)).rev();
+        let before = regions.range(..=(addr, u32::MAX)).rev().take(LOOKS);
         let mut around = before.map(|(_, region)| region);
         // Among regions that overlap, the one that begins last: then one lookup is mostly enough.
         around
