@@ -1,17 +1,11 @@
 //! `tcp;ofi_rxm`: two endpoints in one process, and bytes that C libfabric has sent.
 
-mod common;
-#[path = "../../conformance/src/subject/model/freed.rs"]
-mod freed;
-#[path = "common/pair.rs"]
-mod pair;
-
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use freed::unpark;
-use pair::{End, PATIENCE, open};
+use crate::freed::unpark;
+use crate::pair::{self, End, PATIENCE, open};
 use ripstop_core::Info;
 use ripstop_core::provider::{CompletionQueue, Domain, Endpoint, Fabric as _, RecvKind, SendKind};
 use ripstop_mem::Parked;

@@ -1,14 +1,11 @@
 //! Triggered operations and deferred work through the object model: one RDM endpoint that
 //! reaches itself.
 
-mod common;
-#[path = "../../conformance/src/subject/model/freed.rs"]
-mod freed;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freed::unpark;
+use crate::common;
+use crate::freed::unpark;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall, Direction,
     Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,

@@ -1,14 +1,11 @@
 //! Scalable endpoints in one process, through the object model.
 
-mod common;
-#[path = "../../conformance/src/subject/model/freed.rs"]
-mod freed;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freed::unpark;
+use crate::common;
+use crate::freed::unpark;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MemoryRegion, MrAttr,
     RecvKind, RmaCall, ScalableEp, SendKind, Sharing,

@@ -1,16 +1,13 @@
 //! Collective operations of endpoints in one process, each in a domain of its own, through the
 //! object model.
 
-mod common;
-#[path = "../../conformance/src/subject/model/freed.rs"]
-mod freed;
-
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freed::unpark;
+use crate::common;
+use crate::freed::unpark;
 use ripstop_core::eq::{EqAttr, Event, EventError};
 use ripstop_core::provider::{
     AddressVector, AvAttr, CollCall, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, Group,

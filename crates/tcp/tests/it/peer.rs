@@ -1,16 +1,11 @@
 //! Receives that another provider has, through the object model.
 
-mod common;
-#[path = "../../conformance/src/subject/model/freed.rs"]
-mod freed;
-#[path = "common/pair.rs"]
-mod pair;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freed::unpark;
-use pair::{End, open_with};
+use crate::common;
+use crate::freed::unpark;
+use crate::pair::{End, open_with};
 use ripstop_core::provider::{
     Arrival, CompletionQueue, Domain, Done, Endpoint, Fabric, PeerRx, Provider, SendKind,
 };

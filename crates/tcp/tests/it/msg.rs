@@ -1,13 +1,10 @@
 //! MSG endpoints: listen, connect, accept, reject, exchange, shut down.
 
-mod common;
-#[path = "../../conformance/src/subject/model/freed.rs"]
-mod freed;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freed::unpark;
+use crate::common;
+use crate::freed::unpark;
 use ripstop_core::eq::{EqAttr, Event, EventQueue};
 use ripstop_core::provider::{
     CompletionQueue, CqAttr, Domain, Endpoint, Fabric, PassiveEp, RecvKind, SendKind,

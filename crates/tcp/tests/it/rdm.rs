@@ -1,18 +1,13 @@
 //! Two RDM endpoints in one process, through the object model.
 
-mod common;
-#[path = "../../conformance/src/subject/model/freed.rs"]
-mod freed;
-#[path = "common/pair.rs"]
-mod pair;
-
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use freed::unpark;
-use pair::{End, PATIENCE, open};
+use crate::common;
+use crate::freed::unpark;
+use crate::pair::{self, End, PATIENCE, open};
 use ripstop_core::Info;
 use ripstop_core::provider::{
     AddressVector, CompletionQueue, Domain, Endpoint, Fabric, RecvKind, SendKind,
