@@ -1,15 +1,10 @@
 //! Endpoints of several processes, some of which are killed.
-#![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
-
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use common::other::{Other, tell_parent};
-use common::{End, bytes, info, info_for, open, pattern, safe};
+use crate::common::other::{Other, tell_parent};
+use crate::common::{self, End, bytes, info, info_for, open, pattern, safe};
 use ripstop_core::Address;
 use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, RecvKind, SendKind};
 use ripstop_mem::Parked;
@@ -54,7 +49,7 @@ impl There {
     fn start(role: &str, parent: &Here) -> Self {
         let (parent, stuck) = (parent.name().to_string(), stuck(role));
         let child = Other::start(
-            "subprocess_peer",
+            "processes::subprocess_peer",
             &[
                 (ROLE, role),
                 (PARENT, &parent),

@@ -1,17 +1,12 @@
 //! Long messages, whose payload the receiver gets from the memory of the sender.
-#![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
-
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
 
 use std::io::BufRead as _;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::other::{Other, tell_parent};
-use common::{End, Safe, bytes, info, open, pattern, safe};
+use crate::common::other::{Other, tell_parent};
+use crate::common::{self, End, Safe, bytes, info, open, pattern, safe};
 use ripstop_core::Address;
 use ripstop_core::provider::{CompletionQueue as _, Copied, Copies, Domain as _};
 use ripstop_mem::{Parked, copy_out};
@@ -64,7 +59,7 @@ impl Sender {
     fn start(parent: &Here, copy: &str) -> Self {
         let name = parent.name().to_string();
         let process = Other::start(
-            "subprocess_sender",
+            "get::subprocess_sender",
             &[(ROLE, "sender"), (PARENT, &name), ("FI_SHM_COPY", copy)],
         );
         parent.knows(&Address::Str(process.hear()));

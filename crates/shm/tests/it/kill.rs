@@ -5,21 +5,14 @@
 //! `RIPSTOP_KILL_STRICT`, which needs an idle machine, within 2 s. For example:
 //!
 //! ```text
-//! RIPSTOP_KILL_STRICT=1 RIPSTOP_KILL_RUNS=1000 cargo test -p ripstop-shm --test kill -- --nocapture
+//! RIPSTOP_KILL_STRICT=1 RIPSTOP_KILL_RUNS=1000 cargo test -p ripstop-shm --test it -- kill --nocapture
 //! ```
-#![deny(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
-
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
-#[expect(dead_code, reason = "each test takes what it needs")]
-#[path = "common/freed.rs"]
-mod freed;
 
 use std::time::{Duration, Instant};
 
-use common::group::{ENTRY, Group};
-use common::load::{self, MEMBERS, Numbers, Setup};
+use crate::common::group::{ENTRY, Group};
+use crate::common::load::{self, MEMBERS, Numbers, Setup};
+use crate::freed;
 
 /// Runs if nobody says how many.
 const RUNS: u64 = 30;
@@ -97,7 +90,7 @@ fn processes_survive_a_kill_at_any_moment() {
         // Each group by its own numbers, so that one of them can be had alone.
         let mut numbers = Numbers(seed.wrapping_add(first));
         let name = format!("{}-{first}", ripstop_os::pid());
-        let mut group = Group::new(ENTRY, name, numbers.next());
+        let mut group = Group::new(&format!("kill::{ENTRY}"), name, numbers.next());
         if let Some(path) = std::env::var_os("RIPSTOP_KILL_LOG") {
             group = group.with_log(std::fs::File::create(path).unwrap());
         }

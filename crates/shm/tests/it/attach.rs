@@ -1,12 +1,4 @@
 //! Cross-memory attach: regions of another process are accessed by address while that process sleeps.
-#![deny(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
-
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
-#[allow(dead_code, reason = "each test takes what it needs")]
-#[path = "common/freed.rs"]
-mod freed;
 
 use std::io::BufRead as _;
 use std::process::Command;
@@ -14,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::other::{Other, tell_parent};
-use common::{End, Safe, bytes, info_for, mr_attr, open, pattern, safe};
+use crate::common::other::{Other, tell_parent};
+use crate::common::{self, End, Safe, bytes, info_for, mr_attr, open, pattern, safe};
+use crate::freed;
 use ripstop_core::provider::{CompletionQueue as _, Domain as _, Endpoint as _, RmaCall, Sharing};
 use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf, copy_in};
@@ -138,7 +131,7 @@ impl Two {
     fn new(role: &str) -> Self {
         let info = wanted();
         let near = open(&safe(&info), &info);
-        let target = Other::start("subprocess_target", &[(ROLE, role)]);
+        let target = Other::start("attach::subprocess_target", &[(ROLE, role)]);
         let to = near.knows(&Address::Str(target.hear()));
         let mut two = Self { near, to, target };
         // The connection, and what both ask and say of each other.
@@ -428,7 +421,11 @@ fn subprocess_refused_initiator() {
 fn ring_is_used_where_attach_is_forbidden() {
     let run = |disabled: &str| {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "subprocess_refused_initiator", "--nocapture"])
+            .args([
+                "--exact",
+                "attach::subprocess_refused_initiator",
+                "--nocapture",
+            ])
             .env(ROLE, "refused")
             .env("FI_LOG_LEVEL", "info")
             .env("FI_SHM_DISABLE_CMA", disabled)

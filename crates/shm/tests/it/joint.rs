@@ -1,15 +1,10 @@
 //! Long messages that receiver and sender copy together, and senders that are stopped or killed meanwhile.
-#![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
-
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::other::{Other, tell_parent};
-use common::{End, PATIENCE, Safe, bytes, info, open, pattern, safe};
+use crate::common::other::{Other, tell_parent};
+use crate::common::{End, PATIENCE, Safe, bytes, info, open, pattern, safe};
 use ripstop_core::Address;
 use ripstop_core::provider::{CompletionQueue as _, Domain as _};
 use ripstop_mem::Parked;
@@ -55,7 +50,10 @@ fn subprocess_sender() {
 }
 
 fn start(here: &Here) -> Other {
-    let sender = Other::start("subprocess_sender", &[(PARENT, &here.name().to_string())]);
+    let sender = Other::start(
+        "joint::subprocess_sender",
+        &[(PARENT, &here.name().to_string())],
+    );
     here.knows(&Address::Str(sender.hear()));
     sender
 }

@@ -1,11 +1,6 @@
 //! Pairs of endpoints within one process.
-#![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
-
-use common::{bytes, info, info_for, open, pattern, safe, serial, try_open};
+use crate::common::{self, bytes, info, info_for, open, pattern, safe, serial, try_open};
 use ripstop_core::Address;
 use ripstop_core::provider::{
     AddressVector as _, CompletionQueue as _, Domain, Endpoint as _, SendKind,

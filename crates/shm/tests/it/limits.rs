@@ -1,13 +1,8 @@
 //! Resource limits: a domain that cannot have its memory or descriptors is refused, with advice in the log.
-#![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
-
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
 
 use std::process::Command;
 
-use common::{fabric, info, open, safe, try_open};
+use crate::common::{fabric, info, open, safe, try_open};
 use ripstop_core::provider::Fabric as _;
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, Result, Threading};
@@ -46,7 +41,7 @@ fn is_own() -> bool {
 
 #[test]
 fn domain_open_fails_at_the_file_size_limit() {
-    let log = log_of("subprocess_file_size");
+    let log = log_of("limits::subprocess_file_size");
     assert!(log.contains("ulimit -f"), "{log}");
 }
 
@@ -75,7 +70,7 @@ fn subprocess_file_size() {
 
 #[test]
 fn domain_open_fails_without_descriptors_and_leaks_none() {
-    let log = log_of("subprocess_descriptors");
+    let log = log_of("limits::subprocess_descriptors");
     assert!(log.contains("ulimit -n"), "{log}");
 }
 
