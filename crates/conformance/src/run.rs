@@ -1,5 +1,11 @@
 //! Running cases, each in a process of its own.
 
+#[cfg(feature = "rust")]
+mod in_rust;
+#[cfg(not(feature = "rust"))]
+#[path = "run/no_rust.rs"]
+mod in_rust;
+
 use std::cmp::Reverse;
 use std::env;
 use std::io::Read;
@@ -13,13 +19,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use ripstop_core::registry::registry;
 use ripstop_foreign::{Library, Shared, Single};
-use ripstop_lnx::LnxProvider;
-use ripstop_shm::ShmProvider;
-use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 use ripstop_types::{EpType, Threading};
-use ripstop_verbs::{RxmVerbsProvider, VerbsProvider};
 use serde::{Deserialize, Serialize};
 
 use crate::case::{self, Case, Cx, Outcome, Stop};
@@ -27,7 +28,7 @@ use crate::cases;
 use crate::mistakes;
 use crate::pace;
 use crate::subject::apart::{self, Apart};
-use crate::subject::model::{Foreign, Model, Rust, Safe, Serial};
+use crate::subject::model::{Foreign, Model};
 use crate::subject::{Setup, Subject};
 
 /// The most that the bound of a rule about time is multiplied by, on whatever machine: a bound that is
@@ -374,22 +375,6 @@ pub fn side(plan: &Plan, side: usize) -> ExitCode {
     }
 }
 
-/// Uses a provider of the Rust object model.
-macro_rules! in_rust {
-    ($provider:expr, $setup:expr, $ep_type:expr, $body:expr) => {
-        // Connected endpoints always lock, and those with a thread that makes progress.
-        if $setup.level() == "domain" && $ep_type == EpType::Rdm {
-            let s = Box::leak(Box::new(Model::new(Rust::<_, Serial>::new($provider))));
-            $body(s, None)
-        } else {
-            let s = Box::leak(Box::new(Model::new(Rust::<_, Safe>::new($provider))));
-            let is_safe = $setup.threading == Threading::Safe;
-            let threads = is_safe.then_some(&*s as &(dyn Subject + Sync));
-            $body(s, threads)
-        }
-    };
-}
-
 /// The implementation where several threads may use it.
 type Threads = Option<&'static (dyn Subject + Sync)>;
 
@@ -412,22 +397,7 @@ fn on_subject<T>(
             let s = Box::leak(Box::new(Model::new(library)));
             Ok(body(s, None))
         }
-        (Way::Rust, _) => {
-            // The registry reads the parameters of the core first, those of logging among them.
-            let _ready = registry();
-            match plan.setup.provider.as_str() {
-                "tcp" => Ok(in_rust!(TcpProvider::new(), plan.setup, ep_type, body)),
-                "tcp;ofi_rxm" => Ok(in_rust!(RxmTcpProvider::new(), plan.setup, ep_type, body)),
-                "shm" => Ok(in_rust!(ShmProvider::new(), plan.setup, ep_type, body)),
-                "lnx" => Ok(in_rust!(LnxProvider::new(), plan.setup, ep_type, body)),
-                "verbs" => Ok(in_rust!(VerbsProvider::new(), plan.setup, ep_type, body)),
-                "verbs;ofi_rxm" => Ok(in_rust!(RxmVerbsProvider::new(), plan.setup, ep_type, body)),
-                other => anyhow::bail!(
-                    "the Rust object model has no provider {other}; it has tcp, tcp;ofi_rxm, shm, lnx, verbs \
-                     and verbs;ofi_rxm"
-                ),
-            }
-        }
+        (Way::Rust, _) => in_rust::on_subject(plan, ep_type, body),
     }
 }
 

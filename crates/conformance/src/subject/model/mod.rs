@@ -11,6 +11,7 @@ mod edge;
 mod foreign;
 mod freed;
 mod open;
+#[cfg(feature = "rust")]
 mod rust;
 mod table;
 mod work;
@@ -34,6 +35,7 @@ use super::{
 use table::{Object, Table};
 
 pub use foreign::Foreign;
+#[cfg(feature = "rust")]
 pub use rust::{Rust, Safe, Serial};
 
 type Av<W> = <<W as Way>::Domain as Domain>::Av;

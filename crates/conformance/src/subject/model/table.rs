@@ -83,6 +83,7 @@ pub enum Object<W: Way> {
 }
 
 /// Does the same with the handle of any object that the traits have.
+#[cfg(feature = "rust")]
 macro_rules! any {
     ($object:expr, $o:ident => $body:expr, $other:ident => $otherwise:expr) => {
         match $object {
@@ -129,6 +130,7 @@ impl<W: Way> Clone for Object<W> {
     }
 }
 
+#[cfg(feature = "rust")]
 impl<W: Way> Object<W> {
     /// How many hold it.
     pub(super) fn owners(&self) -> usize {
