@@ -315,7 +315,7 @@ pub fn receive_packets(data: &[u8]) {
         eager_max: LIMITS.eager_max,
         announced: match data.first() {
             Some(0..0x80) | None => ReadBy::Stream,
-            Some(0x80..) => ReadBy::Device(4),
+            Some(0x80..) => ReadBy::Device,
         },
     };
     receive_with(data, Some(terms));

@@ -12,9 +12,9 @@ use crate::ring::try_push;
 pub enum ReadBy {
     /// By the stream, which acknowledges what is delivered.
     Stream,
-    /// By a device, for which memory is registered: of so many messages at a time. That what was sent has
-    /// come to the peer's device does not say that it is delivered; that it was read does.
-    Device(u16),
+    /// By a device, for which memory is registered. That what was sent has come to the peer's device does not
+    /// say that it is delivered; that it was read does.
+    Device,
 }
 
 /// What a connection for packets has beside any other.
@@ -119,10 +119,6 @@ impl<T> Table<T> {
 
     pub(super) const fn is_empty(&self) -> bool {
         self.used == 0
-    }
-
-    pub(super) const fn len(&self) -> u32 {
-        self.used
     }
 
     const fn most(wide: bool) -> u32 {

@@ -16,7 +16,7 @@ use crate::stream::arriving::Target;
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
 use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
-use crate::stream::indices::{Expected, Packets, ReadBy};
+use crate::stream::indices::{Expected, ReadBy};
 use crate::stream::records::Origin;
 use crate::stream::request::{Send, SendPlan, TxDone};
 use crate::{Buffer, Iov, Reached};
@@ -35,22 +35,11 @@ pub(super) const READS: u8 = 4;
 impl<B: Buffer> Conn<B> {
     /// Whether a message that is not injected is announced: it is too long for one packet, or nothing else tells
     /// that it is delivered.
-    pub(super) const fn is_to_announce(&self, len: u64, delivery: bool) -> bool {
+    pub(super) fn is_to_announce(&self, len: u64, delivery: bool) -> bool {
         match &self.packets {
             None => false,
             Some(_) if len > self.eager_max => true,
-            Some(packets) => delivery && len > 0 && matches!(packets.announced, ReadBy::Device(_)),
-        }
-    }
-
-    /// Whether as many messages are announced as may be.
-    const fn announces_enough(&self) -> bool {
-        match &self.packets {
-            Some(Packets {
-                announced: ReadBy::Device(most),
-                ..
-            }) => self.rts.len() >= *most as u32,
-            _ => false,
+            Some(packets) => delivery && len > 0 && packets.announced == ReadBy::Device,
         }
     }
 
@@ -162,7 +151,7 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn announce_message(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;
         let no_room = limits.tx_buffer.saturating_sub(conn.buffered) < MAX_UNIT_HEADER;
-        if no_room || conn.announces_enough() {
+        if no_room {
             return Err(Errno::EAGAIN);
         }
         let entry = RtsEntry {
@@ -274,7 +263,7 @@ impl<B: Buffer> Engine<B> {
     /// Whether what peers write is there when its header comes, and nothing follows.
     fn writes_by_device(&self, conn_id: ConnId) -> bool {
         let packets = self.conns.get(conn_id).and_then(|c| c.packets.as_ref());
-        packets.is_some_and(|packets| matches!(packets.announced, ReadBy::Device(_)))
+        packets.is_some_and(|packets| packets.announced == ReadBy::Device)
     }
 
     fn handle_packet(&mut self, conn_id: ConnId, packet: &Packet, flags: BaseFlags) -> Result<()> {

@@ -23,9 +23,6 @@ const SAYS: rxm::Says = rxm::Says {
     flow_control: FlowControl::On,
 };
 
-/// Messages to one peer whose memory is registered for it at a time.
-const ANNOUNCED_MAX: u16 = 256;
-
 /// See the module.
 #[derive(Debug)]
 pub struct RxmVerbs;
@@ -130,7 +127,7 @@ impl Transport for RxmVerbs {
     }
 
     fn packets(params: &Params, data: &[u8]) -> Option<PacketTerms> {
-        rxm::terms(data, params.rxm.eager_max, ReadBy::Device(ANNOUNCED_MAX))
+        rxm::terms(data, params.rxm.eager_max, ReadBy::Device)
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {
