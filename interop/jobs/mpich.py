@@ -71,9 +71,14 @@ def prepare(bench):
 def compile_own(bench, name):
     """Compiles one of our programs for this MPI."""
     if not (bench.scratch / f"{name}-mpich").exists():
-        # The wheel's compiler wrapper names folders of the machine it was made on.
-        peers.compile_c(bench, ["cc"], [HERE / "mpi" / f"{name}.c"], bench.scratch / f"{name}-mpich",
-                        f"-I{venv}/include", f"-L{venv}/lib", f"-Wl,-rpath,{venv}/lib", "-lmpi")
+        compile_for(bench, name, bench.scratch / f"{name}-mpich")
+
+
+def compile_for(bench, name, product):
+    """Compiles one of our programs for this MPI, as this file."""
+    # The wheel's compiler wrapper names folders of the machine it was made on.
+    peers.compile_c(bench, ["cc"], [HERE / "mpi" / f"{name}.c"], product,
+                    f"-I{venv}/include", f"-L{venv}/lib", f"-Wl,-rpath,{venv}/lib", "-lmpi")
 
 
 def launch(bench, ranks, command, seconds, provider="tcp", spawns=False, beside=(), name=None, **settings):

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::lab::guest::{Ended, Task};
 use crate::lab::kernel::Series;
 use crate::lab::packages::Unavailable;
-use crate::lab::{Lab, Rdma, SOURCES, told, userland};
+use crate::lab::{Lab, Rdma, SKIPPED, SOURCES, told, userland};
 use crate::test::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -78,6 +78,9 @@ struct Row {
     /// Whether it runs the conformance suite, whose lists are in `/usr/local/share/required`.
     #[serde(default)]
     runs_suite: bool,
+    /// Programs of `interop/mpi`, which it runs with MPICH.
+    #[serde(default)]
+    mpi: Vec<String>,
     /// Files that come back, by their path below `$OUT`, and what is in them.
     #[serde(default)]
     files: std::collections::BTreeMap<String, String>,
@@ -112,6 +115,27 @@ fn suite_files(ws: &Workspace) -> anyhow::Result<[PathBuf; 2]> {
     );
     let lists = ws.root.join("crates/conformance/required");
     Ok([ws.target.join("debug/conformance"), lists])
+}
+
+/// Has `interop/guest` get MPICH and compile programs for it; what it says goes into the guest.
+///
+/// # Errors
+/// [`Unavailable`] where MPICH or a compiler cannot be had.
+fn mpi_files(ws: &Workspace, programs: &[String]) -> anyhow::Result<Vec<PathBuf>> {
+    if programs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut command = Command::new(ws.root.join("interop/guest"));
+    command.args(programs).env("CARGO_TARGET_DIR", &ws.target);
+    let output = command.output().context("cannot run interop/guest")?;
+    let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    ensure!(
+        output.status.code() != Some(SKIPPED.into()),
+        Unavailable(told)
+    );
+    ensure!(output.status.success(), "interop/guest: {told}");
+    let files = String::from_utf8_lossy(&output.stdout);
+    Ok(files.lines().map(PathBuf::from).collect())
 }
 
 #[derive(Deserialize)]
@@ -273,25 +297,34 @@ impl Suite<'_> {
         }
     }
 
+    /// Builds and gets what a case runs.
+    fn added(&self, row: &Row) -> anyhow::Result<Vec<PathBuf>> {
+        let mut added = mpi_files(self.ws, &row.mpi)?;
+        if let Some(example) = &row.example {
+            added.push(example.build(self.ws)?);
+        }
+        if row.runs_suite {
+            added.extend(suite_files(self.ws)?);
+        }
+        Ok(added)
+    }
+
     fn run_case(&self, lab: &Lab, case: &Case, spinner: &ProgressBar) -> anyhow::Result<Outcome> {
         let row = case.row;
         if row.needs_dist && !userland::has_prefix(self.ws) {
             let why = "target/dist has no library: run `cargo xtask dist`";
             return Ok(Outcome::Skipped(why.to_owned()));
         }
-        let kernel = match lab.kernel(case.series, row.rdma) {
-            Ok(kernel) => kernel,
+        let kernel = lab.kernel(case.series, row.rdma);
+        let prepared = kernel.and_then(|kernel| Ok((kernel, self.added(row)?)));
+        let (kernel, added) = match prepared {
+            Ok(prepared) => prepared,
             Err(error) if error.is::<Unavailable>() => {
                 return Ok(Outcome::Skipped(format!("{error:#}")));
             }
             Err(error) => return Err(error),
         };
         let folder = lab.run_folder(&case.name().replace('/', "-"))?;
-        let example = row.example.as_ref().map(|example| example.build(self.ws));
-        let mut added: Vec<PathBuf> = example.transpose()?.into_iter().collect();
-        if row.runs_suite {
-            added.extend(suite_files(self.ws)?);
-        }
         let initrd = lab.initrd(&kernel, &added, &folder.path)?;
         let script = self.ws.root.join(SOURCES).join("cases").join(&row.script);
         let task = Task {
