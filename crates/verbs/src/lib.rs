@@ -29,6 +29,7 @@ mod open;
 mod ops;
 mod params;
 mod passive;
+mod post;
 mod private_data;
 mod provider;
 mod queue;

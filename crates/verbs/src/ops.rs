@@ -22,11 +22,12 @@ use crate::counter::Counter;
 use crate::cq::Cq;
 use crate::dgram::Av;
 use crate::domain::Domain;
-use crate::endpoint::{Bound, Endpoint, Sending, flags_of};
+use crate::endpoint::{Bound, Endpoint};
 use crate::link::Link;
 use crate::none::{NoGroup, NoPeerRx, NoSharedTx};
 use crate::params::NAME;
 use crate::passive::ip;
+use crate::post::{Sending, flags_of};
 use crate::private_data;
 use crate::shared_rx::SharedRx;
 
