@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use ripstop_core::sockaddr;
 use ripstop_types::{Errno, Result};
 
-use crate::device::Context;
+use crate::device::{Context, name_of};
 use crate::library::{Library, by_errno, last_errno, library};
 use crate::sys::{
     RDMA_PS_TCP, SOCKADDR_STORAGE, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
@@ -449,6 +449,15 @@ impl CmId {
         let _guard = self.channel.lock.lock();
         let own = self.fields().verbs.load(Relaxed);
         devices.iter().find(|device| device.raw() == own)
+    }
+
+    /// The name of the device that it is bound to, if there is one yet.
+    #[must_use]
+    pub fn device_name(&self) -> Option<String> {
+        let _guard = self.channel.lock.lock();
+        let own = NonNull::new(self.fields().verbs.load(Relaxed))?;
+        // SAFETY: the library keeps the device of an id open as long as the id lives.
+        Some(unsafe { name_of(own) })
     }
 
     /// The port of the device, numbered from 1.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ripstop_types::{Errno, Result};
 
-use crate::device::Context;
+use crate::device::{Context, QueueKey};
 use crate::library::{self, by_value, last_errno, library};
 use crate::sys::{
     IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
@@ -140,6 +140,12 @@ impl Cq {
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// What events of the device are told by.
+    #[must_use]
+    pub fn key(&self) -> QueueKey {
+        QueueKey(self.raw.as_ptr().addr())
     }
 
     /// The channel that it reports to.

@@ -4,13 +4,20 @@
 use std::ffi::{c_char, c_int};
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use ripstop_types::{Errno, Result};
 
-use crate::library::{Library, by_value, last_errno, library};
-use crate::sys::{ibv_context, ibv_device_attr, ibv_pd, ibv_port_attr};
+use crate::library::{Library, by_errno, by_value, last_errno, library};
+use crate::sys::{
+    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR,
+    IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
+    IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SRQ_ERR, ibv_async_event, ibv_context, ibv_device_attr, ibv_pd,
+    ibv_port_attr,
+};
 
 /// The folder in which the kernel has an entry for each device that programs can open.
 const DEVICES: &str = "/sys/class/infiniband_verbs";
@@ -30,6 +37,31 @@ pub fn has_devices() -> bool {
 struct List {
     library: &'static Library,
     raw: NonNull<*mut ibv_context>,
+    count: usize,
+}
+
+impl List {
+    fn open(library: &'static Library) -> Result<Arc<Self>> {
+        let mut count: c_int = 0;
+        // SAFETY: the function writes the number there.
+        let raw = unsafe { (library.cm.rdma_get_devices)(&raw mut count) };
+        let raw = NonNull::new(raw).ok_or_else(last_errno)?;
+        let count = usize::try_from(count).unwrap_or(0);
+        Ok(Arc::new(Self {
+            library,
+            raw,
+            count,
+        }))
+    }
+
+    fn contexts(&self) -> impl Iterator<Item = NonNull<ibv_context>> + '_ {
+        (0..self.count).filter_map(|index| {
+            // SAFETY: the array has `count` elements and a null behind them.
+            let element = unsafe { self.raw.add(index) };
+            // SAFETY: in bounds, initialised by the library and never written again.
+            NonNull::new(unsafe { element.read() })
+        })
+    }
 }
 
 // SAFETY: the array is never written, and the calls of rdma-core may come from any thread.
@@ -49,8 +81,12 @@ impl Drop for List {
 pub struct Context {
     pub(crate) library: &'static Library,
     pub(crate) raw: NonNull<ibv_context>,
-    _list: Arc<List>,
+    /// Keeps it open, and the others of the list with it, so it changes when one of them goes.
+    list: Mutex<Arc<List>>,
 }
+
+/// The contexts of this process.
+static OPEN: Mutex<Vec<Weak<Context>>> = Mutex::new(Vec::new());
 
 // SAFETY: libibverbs' objects may be used by any thread at any time (`ibv_open_device(3)`, "verbs is
 // fully thread safe").
@@ -83,28 +119,39 @@ pub fn devices() -> Result<Vec<Arc<Context>>> {
         return Ok(Vec::new());
     }
     let library = library().map_err(|_| Errno::ENOSYS)?;
-    let mut count: c_int = 0;
-    // SAFETY: the function writes the number there.
-    let raw = unsafe { (library.cm.rdma_get_devices)(&raw mut count) };
-    let raw = NonNull::new(raw).ok_or_else(last_errno)?;
-    let list = Arc::new(List { library, raw });
-    let count = usize::try_from(count).unwrap_or(0);
-    let mut contexts = Vec::with_capacity(count);
-    for index in 0..count {
-        // SAFETY: the array has `count` elements and a null behind them.
-        let element = unsafe { raw.add(index) };
-        // SAFETY: in bounds, initialised by the library and never written again.
-        let context = unsafe { element.read() };
-        if let Some(raw) = NonNull::new(context) {
-            let list = Arc::clone(&list);
-            contexts.push(Arc::new(Context {
+    let list = List::open(library)?;
+    let mut open = OPEN.lock();
+    open.retain(|context| context.strong_count() > 0);
+    let contexts: Vec<_> = list
+        .contexts()
+        .map(|raw| {
+            Arc::new(Context {
                 library,
                 raw,
-                _list: list,
-            }));
+                list: Mutex::new(Arc::clone(&list)),
+            })
+        })
+        .collect();
+    open.extend(contexts.iter().map(Arc::downgrade));
+    Ok(contexts)
+}
+
+/// Lets `librdmacm` close devices that the kernel no longer has, as soon as their own contexts are dropped: those of
+/// other devices keep them open no longer. It closes none while there is no other device.
+///
+/// # Errors
+/// As for [`devices`].
+pub fn forget_removed() -> Result<()> {
+    let library = library().map_err(|_| Errno::ENOSYS)?;
+    let list = List::open(library)?;
+    let open: Vec<_> = OPEN.lock().iter().filter_map(Weak::upgrade).collect();
+    for context in open {
+        if list.contexts().any(|raw| raw == context.raw) {
+            let old = std::mem::replace(&mut *context.list.lock(), Arc::clone(&list));
+            drop(old);
         }
     }
-    Ok(contexts)
+    Ok(())
 }
 
 /// What a device can do (`ibv_query_device(3)`).
@@ -195,15 +242,24 @@ pub struct PortAttr {
     pub speed: u64,
 }
 
+/// The name of a device.
+///
+/// # Safety
+/// The context is live until the call returns.
+pub(crate) unsafe fn name_of(context: NonNull<ibv_context>) -> String {
+    // SAFETY: a live context, whose device is set when it is opened and stays.
+    let device = unsafe { (*context.as_ptr()).device };
+    // SAFETY: the device lives as long as its context, and its name is never changed.
+    let name = unsafe { (*device).name };
+    chars(&name)
+}
+
 impl Context {
     /// The kernel's name of the device (`mlx5_0`, `rxe0`).
     #[must_use]
     pub fn name(&self) -> String {
-        // SAFETY: a live context, whose device is set when it is opened and stays.
-        let device = unsafe { (*self.raw.as_ptr()).device };
-        // SAFETY: the device lives as long as its context, and its name is never changed.
-        let name = unsafe { (*device).name };
-        chars(&name)
+        // SAFETY: a live context.
+        unsafe { name_of(self.raw) }
     }
 
     /// The protocol of the device.
@@ -318,6 +374,103 @@ impl Context {
     }
 }
 
+/// Which queue an event of a device is about. The number is used again once the queue is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueueKey(pub(crate) usize);
+
+/// What a device tells of itself (`ibv_get_async_event(3)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceEvent {
+    /// The completion queue has lost completions, and the queue pairs that report to it have failed.
+    CqFailed(QueueKey),
+    /// The queue pair with this number has failed.
+    QpFailed(u32),
+    /// The queue pair with this number has failed, and takes no more receives of its shared queue.
+    LastReceive(u32),
+    /// The queue of shared receives has failed.
+    SrqFailed(QueueKey),
+    /// The port with this number can be used.
+    PortUp(i32),
+    /// It can no longer be used.
+    PortDown(i32),
+    /// The device has failed or is being removed: nothing of it works any more.
+    DeviceFailed,
+    /// Something else, by its number in `enum ibv_event_type`.
+    Other(i32),
+}
+
+impl DeviceEvent {
+    /// # Safety
+    /// `event` was written by `ibv_get_async_event`, and is not acknowledged yet.
+    unsafe fn read(event: &ibv_async_event) -> Self {
+        let element = event.element;
+        let queue = || {
+            // SAFETY: for the kinds that ask, the library has written a pointer, of which only the address is read.
+            QueueKey(unsafe { element.cq }.addr())
+        };
+        let number = || {
+            // SAFETY: for the kinds that ask, the library has written this field.
+            let qp = unsafe { element.qp };
+            // SAFETY: destroying a queue pair waits until its events are acknowledged; its number never changes.
+            unsafe { (*qp).qp_num }
+        };
+        let port = || {
+            // SAFETY: for the kinds that ask, the library has written this field.
+            unsafe { element.port_num }
+        };
+        match event.event_type {
+            IBV_EVENT_CQ_ERR => Self::CqFailed(queue()),
+            IBV_EVENT_QP_FATAL | IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR => {
+                Self::QpFailed(number())
+            }
+            IBV_EVENT_QP_LAST_WQE_REACHED => Self::LastReceive(number()),
+            IBV_EVENT_SRQ_ERR => Self::SrqFailed(queue()),
+            IBV_EVENT_PORT_ACTIVE => Self::PortUp(port()),
+            IBV_EVENT_PORT_ERR => Self::PortDown(port()),
+            IBV_EVENT_DEVICE_FATAL => Self::DeviceFailed,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl Context {
+    /// The descriptor that is readable while there is an event.
+    #[must_use]
+    pub fn events_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: a live context, whose descriptor is set when it is opened and stays.
+        let fd = unsafe { (*self.raw()).async_fd };
+        // SAFETY: it is closed with the context, which `self` outlives.
+        unsafe { BorrowedFd::borrow_raw(fd) }
+    }
+
+    /// Has [`next_event`](Self::next_event) return where there is none. To be called before that.
+    ///
+    /// # Errors
+    /// What `fcntl(2)` says.
+    pub fn watch_events(&self) -> Result<()> {
+        ripstop_os::set_nonblocking(self.events_fd())
+    }
+
+    /// Takes the next event.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] when there is none; what `ibv_get_async_event(3)` says.
+    pub fn next_event(&self) -> Result<DeviceEvent> {
+        let mut event = MaybeUninit::<ibv_async_event>::zeroed();
+        let take = self.library.ibv.ibv_get_async_event;
+        // SAFETY: a live context, and room for an event.
+        let ret = unsafe { take(self.raw(), event.as_mut_ptr()) };
+        by_errno(ret)?;
+        // SAFETY: the call succeeded, so it has written the event; zeroes are a value of each field as well.
+        let mut event = unsafe { event.assume_init() };
+        // SAFETY: the event that was just taken.
+        let told = unsafe { DeviceEvent::read(&event) };
+        // SAFETY: the one acknowledgement of this event, of which nothing is borrowed any more.
+        unsafe { (self.library.ibv.ibv_ack_async_event)(&raw mut event) };
+        Ok(told)
+    }
+}
+
 /// A protection domain: what regions and queue pairs must share to be used together.
 pub struct Pd {
     pub(crate) context: Arc<Context>,
@@ -416,6 +569,41 @@ mod tests {
         assert_eq!(speed(1, 1), 2_500_000_000);
         assert_eq!(speed(0, 1), 0);
         assert_eq!(speed(1, 3), 0);
+    }
+
+    #[test]
+    fn events_are_those_of_the_header() {
+        use crate::sys::{ibv_async_element, ibv_qp};
+        let told = |event_type, element| {
+            let event = ibv_async_event {
+                element,
+                event_type,
+            };
+            // SAFETY: written as the library does; pointers are to a live struct, or only their address is used.
+            unsafe { DeviceEvent::read(&event) }
+        };
+        let mut qp = MaybeUninit::<ibv_qp>::zeroed();
+        // SAFETY: the place of a struct, which is not read.
+        let number = unsafe { &raw mut (*qp.as_mut_ptr()).qp_num };
+        // SAFETY: a field of the struct, of which nothing is borrowed.
+        unsafe { number.write(17) };
+        let of_qp = ibv_async_element {
+            qp: qp.as_mut_ptr(),
+        };
+        let of_queue = ibv_async_element {
+            cq: std::ptr::without_provenance_mut(0x80),
+        };
+        let of_port = ibv_async_element { port_num: 1 };
+        for failed in 1..=3 {
+            assert_eq!(told(failed, of_qp), DeviceEvent::QpFailed(17));
+        }
+        assert_eq!(told(16, of_qp), DeviceEvent::LastReceive(17));
+        assert_eq!(told(0, of_queue), DeviceEvent::CqFailed(QueueKey(0x80)));
+        assert_eq!(told(14, of_queue), DeviceEvent::SrqFailed(QueueKey(0x80)));
+        assert_eq!(told(9, of_port), DeviceEvent::PortUp(1));
+        assert_eq!(told(10, of_port), DeviceEvent::PortDown(1));
+        assert_eq!(told(8, of_port), DeviceEvent::DeviceFailed);
+        assert_eq!(told(15, of_queue), DeviceEvent::Other(15));
     }
 
     #[test]

@@ -42,7 +42,10 @@ pub mod sys;
 pub use ah::{AddressHandle, Destination, Path};
 pub use cm::{CmEvent, CmEventKind, CmId, ConnParam, EventChannel, IdKey, PeerDepth};
 pub use cq::{CompletionChannel, Cq, Status, Wc, WcKind};
-pub use device::{Context, DeviceAttr, LinkLayer, Pd, PortAttr, Transport, devices, has_devices};
+pub use device::{
+    Context, DeviceAttr, DeviceEvent, LinkLayer, Pd, PortAttr, QueueKey, Transport, devices,
+    forget_removed, has_devices,
+};
 pub use library::{Missing, available};
 pub use mr::{Access, Mr, RecvArea, SendArea};
 pub use qp::{Datagrams, PostError, Qp, QpCap, QpKind, Srq};

@@ -10,9 +10,9 @@ use libloading::os::unix;
 use ripstop_types::{Errno, Result};
 
 use crate::sys::{
-    ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_device_attr, ibv_mr, ibv_pd,
-    ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr,
-    rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
+    ibv_ah, ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device_attr,
+    ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq,
+    ibv_srq_init_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 
 /// Why RDMA devices cannot be used on this machine: a library, or a function of it, is not there.
@@ -136,6 +136,8 @@ functions! {
         ibv_destroy_ah: fn(*mut ibv_ah) -> c_int;
         ibv_create_srq: fn(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
         ibv_destroy_srq: fn(*mut ibv_srq) -> c_int;
+        ibv_get_async_event: fn(*mut ibv_context, *mut ibv_async_event) -> c_int;
+        ibv_ack_async_event: fn(*mut ibv_async_event);
         ibv_wc_status_str: fn(c_int) -> *const c_char;
     }
 }

@@ -10,7 +10,7 @@ use ripstop_types::Errno;
 
 use crate::cm::CmId;
 use crate::cq::Cq;
-use crate::device::Pd;
+use crate::device::{Pd, QueueKey};
 use crate::library::{by_value, last_errno};
 use crate::request::{RecvRequest, SendRequest};
 use crate::sys::{
@@ -473,6 +473,12 @@ impl Srq {
         let raw = NonNull::new(raw).ok_or_else(last_errno)?;
         let pd = Arc::clone(pd);
         Ok(Arc::new(Self { pd, raw }))
+    }
+
+    /// What events of the device are told by.
+    #[must_use]
+    pub fn key(&self) -> QueueKey {
+        QueueKey(self.raw.as_ptr().addr())
     }
 
     /// Posts receives, as [`Qp::post_recv`]; a dropped queue ends all of them.

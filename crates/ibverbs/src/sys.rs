@@ -442,6 +442,24 @@ pub struct ibv_wc {
     pub dlid_path_bits: u8,
 }
 
+/// What an asynchronous event is about: the union in `struct ibv_async_event`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union ibv_async_element {
+    pub cq: *mut ibv_cq,
+    pub qp: *mut ibv_qp,
+    pub srq: *mut ibv_srq,
+    pub port_num: c_int,
+}
+
+/// `struct ibv_async_event`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_async_event {
+    pub element: ibv_async_element,
+    pub event_type: c_int,
+}
+
 #[cfg(target_pointer_width = "64")]
 layout! {
     ibv_device size 664 {
@@ -500,6 +518,7 @@ layout! {
         next at 8 sg_list at 16 num_sge at 24 opcode at 28 send_flags at 32 imm_data at 36 wr at 40
         qp_type at 72 bind_mw at 80
     }
+    ibv_async_event size 16 { event_type at 8 }
     ibv_recv_wr size 32 { next at 8 sg_list at 16 num_sge at 24 }
     ibv_wc size 48 {
         status at 8 opcode at 12 vendor_err at 16 byte_len at 20 imm_data at 24 qp_num at 28 src_qp at 32

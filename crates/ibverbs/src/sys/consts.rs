@@ -6,6 +6,17 @@
 
 use core::ffi::c_int;
 
+// enum ibv_event_type
+pub const IBV_EVENT_CQ_ERR: c_int = 0;
+pub const IBV_EVENT_QP_FATAL: c_int = 1;
+pub const IBV_EVENT_QP_REQ_ERR: c_int = 2;
+pub const IBV_EVENT_QP_ACCESS_ERR: c_int = 3;
+pub const IBV_EVENT_DEVICE_FATAL: c_int = 8;
+pub const IBV_EVENT_PORT_ACTIVE: c_int = 9;
+pub const IBV_EVENT_PORT_ERR: c_int = 10;
+pub const IBV_EVENT_SRQ_ERR: c_int = 14;
+pub const IBV_EVENT_QP_LAST_WQE_REACHED: c_int = 16;
+
 // enum ibv_qp_type
 pub const IBV_QPT_RC: c_int = 2;
 pub const IBV_QPT_UD: c_int = 4;
