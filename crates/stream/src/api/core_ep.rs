@@ -179,6 +179,7 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
             srx,
             fast: FastPath::default(),
             rdm,
+            lost: None,
             msg,
         };
         state.eps.insert(id, ep);

@@ -10,6 +10,7 @@ use crate::state::accepting::write_message;
 use crate::state::{State, token};
 use crate::transport::Transport;
 use crate::transport::link::Link;
+use crate::transport::listener::Listener as _;
 
 /// Refuses a request, with data for the peer.
 pub(crate) fn reject<T: Transport>(link: &T::Link, peer: &T::Addr, data: &[u8]) {
@@ -35,6 +36,9 @@ impl<T: Transport> State<T> {
             let (epoll, tunables) = ((&*self.epoll, token::ACCEPTING), (*params).as_ref());
             let accepting = &mut self.accepting;
             let Some(id) = accepting.accept(&rdm.listener, epoll, Some(ep), tunables) else {
+                if let Some(error) = rdm.listener.lost() {
+                    self.lose_endpoint(ep, error);
+                }
                 return;
             };
             self.start_timer();

@@ -103,6 +103,33 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// The device of an RDM endpoint is gone: what is under way fails, and so does all that follows.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn lose_endpoint(&mut self, ep: EpId, error: Errno) {
+        let Some(state) = self.ep(ep).filter(|state| state.lost.is_none()) else {
+            return;
+        };
+        state.lose(error);
+        let (srx, shared) = (state.srx, state.shared_srx);
+        if let Some(rdm) = &state.rdm {
+            let addr = &rdm.addr;
+            log_warn!(
+                T::EpCtrl,
+                "{addr}: the endpoint has no device any more, and fails: {error}; close it"
+            );
+        }
+        let ids: Vec<ConnId> = self.engine.conns_of(ep).collect();
+        for id in ids {
+            self.close_connection(id, error);
+        }
+        if let Some(config) = self.engine.ep(ep).copied().filter(|_| !shared) {
+            let to = (config.rx_cq, config.rx_counter);
+            self.engine.fail_receives(srx, to, error);
+        }
+        self.after();
+    }
+
     /// A connection cannot be written any more, as when the peer has left. What it sent before that is
     /// read first; the end behind it closes the connection. Where that cannot be read because the
     /// program leaves messages unread, what waits for the peer fails soon.

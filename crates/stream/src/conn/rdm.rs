@@ -40,6 +40,9 @@ impl<T: Transport> State<T> {
         let Some(rdm) = &state.rdm else {
             return Err(Errno::ENOTCONN);
         };
+        if let Some(error) = state.lost {
+            return Err(error);
+        }
         let (av, named) = (rdm.av, Named::split(dest, rdm.ctx_bits)?);
         let base = self
             .avs

@@ -68,7 +68,7 @@ impl<T: Transport> State<T> {
             return Err(Errno::EOPBADSTATE);
         };
         if !state.msg.ended {
-            return Err(Errno::EOPBADSTATE);
+            return Err(state.lost.unwrap_or(Errno::EOPBADSTATE));
         }
         let (srx, context) = (state.srx, recv.context);
         if state.shared_srx || flags.intersects(SPECIAL) {

@@ -89,6 +89,8 @@ pub(crate) struct EpState<T: Transport> {
     pub(crate) srx: SrxId,
     pub(crate) fast: FastPath,
     pub(crate) rdm: Option<Rdm<T>>,
+    /// Why an RDM endpoint cannot be used any more.
+    pub(crate) lost: Option<Errno>,
     pub(crate) msg: Msg<T>,
 }
 
@@ -144,6 +146,13 @@ impl<T: Transport> EpState<T> {
     /// The connection has ended: no message will come any more.
     pub(crate) fn end(&mut self) {
         self.msg.ended = true;
+        self.has_rx = false;
+        self.fast.plain_recv = false;
+    }
+
+    /// Its device is gone: no message will come any more, and none leaves.
+    pub(crate) fn lose(&mut self, error: Errno) {
+        self.lost = Some(error);
         self.has_rx = false;
         self.fast.plain_recv = false;
     }

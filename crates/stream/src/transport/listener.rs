@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::os::fd::AsFd;
 
 use ripstop_os::Spare;
-use ripstop_types::Result;
+use ripstop_types::{Errno, Result};
 
 use crate::addr::Addr;
 use crate::transport::link::Link;
@@ -36,6 +36,12 @@ pub trait Listener: AsFd + Debug + Send + Sync + 'static {
     /// # Errors
     /// `EMFILE` and the like: one waits for which there is no room, see [`Listener::turn_away`].
     fn accept(&self) -> Result<Option<(Self::Link, Self::Addr)>>;
+
+    /// Why nothing arrives here any more, and nothing leaves for peers either: the device is gone. To be asked when the
+    /// descriptor is readable and no connection waits.
+    fn lost(&self) -> Option<Errno> {
+        None
+    }
 
     /// Closes the next connection that waits, with the descriptor that `spare` keeps for this;
     /// returns where it came from, or none where that cannot be done.
