@@ -1,8 +1,8 @@
 //! The connection of an endpoint.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ use ripstop_types::{Errno, Result};
 use crate::cm::OnEvent;
 use crate::params::NAME;
 use crate::private_data;
+use crate::watch::Watch;
 
 /// How long looking for an address or a way takes at most, as in C libfabric.
 const RESOLVING: Duration = Duration::from_secs(2);
@@ -45,11 +46,19 @@ enum Step {
     Ended,
 }
 
+/// Who posts receives to the queue pair of a connection.
+pub(crate) trait Posts: Send + Sync {
+    /// Waits until those that are being posted are posted. [`Connection::has_ended`] has changed before.
+    fn await_posts(&self);
+}
+
 /// What changes.
 struct State {
     step: Step,
     id: Option<Arc<CmId>>,
     qp: Option<Arc<Qp>>,
+    watch: Option<Arc<Watch>>,
+    posts: Option<Weak<dyn Posts>>,
     eq: Option<Arc<EventQueue>>,
     /// What the peer is told with the request.
     data: Vec<u8>,
@@ -77,6 +86,8 @@ impl Connection {
                 step: Step::Idle,
                 id: None,
                 qp: None,
+                watch: None,
+                posts: None,
                 eq: None,
                 data: Vec::new(),
             }),
@@ -92,7 +103,7 @@ impl Connection {
         self.stands.load(Ordering::Acquire)
     }
 
-    /// Whether nothing is received any more.
+    /// Whether nothing is received any more, or will not be in a moment.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
@@ -120,9 +131,17 @@ impl Connection {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// The id and queue pair that it is made with.
-    pub(crate) fn open(&self, id: &Arc<CmId>, qp: &Arc<Qp>) {
+    /// The id and queue pair that it is made with, the device of both, and who posts receives.
+    pub(crate) fn open(
+        &self,
+        id: &Arc<CmId>,
+        qp: &Arc<Qp>,
+        watch: &Arc<Watch>,
+        posts: Weak<dyn Posts>,
+    ) {
         let mut state = self.state.lock();
+        state.watch = Some(Arc::clone(watch));
+        state.posts = Some(posts);
         state.id = Some(Arc::clone(id));
         state.qp = Some(Arc::clone(qp));
     }
@@ -230,18 +249,8 @@ impl Connection {
                     ..EventError::new(self.token, Errno::ETIMEDOUT)
                 }));
             }
-            CmEventKind::DeviceRemoval => {
-                // What was posted ends only by this: the device goes when nothing uses it any more.
-                if let Err(error) = id.disconnect() {
-                    fi_info!(NAME, Subsys::EpCtrl, "disconnecting: {error}");
-                }
-                fi_warn!(
-                    NAME,
-                    Subsys::EpCtrl,
-                    "the device of a connection is being removed; close its endpoints, regions and domain"
-                );
-                return fail(Errno::ENODEV);
-            }
+            // Its device is told, which tells all that are on it.
+            CmEventKind::DeviceRemoval => return None,
             CmEventKind::AddrChange => return fail(Errno::EADDRNOTAVAIL),
             CmEventKind::ConnectRequest | CmEventKind::TimewaitExit | CmEventKind::Other => {
                 return None;
@@ -274,18 +283,61 @@ impl Connection {
 
     /// The connection has ended: what is under way is flushed.
     fn end(&self, state: &mut State, id: &CmId) -> Option<Outcome> {
-        self.stands.store(false, Ordering::Release);
         if state.step == Step::Ended {
+            self.stands.store(false, Ordering::Release);
             return None;
         }
-        state.step = Step::Ended;
+        self.stop(state);
         // The peer has ended it, or this side: then it fails, since it is done.
         if let Err(error) = id.disconnect() {
             fi_info!(NAME, Subsys::EpCtrl, "disconnecting: {error}");
         }
-        // Behind the flush of what was posted.
-        self.ended.store(true, Ordering::Release);
         Some(Ok(Event::Shutdown { ep: self.token }))
+    }
+
+    /// From now on nothing is posted. What is being posted is, so that the queue pair ends that, too.
+    fn stop(&self, state: &mut State) {
+        state.step = Step::Ended;
+        self.stands.store(false, Ordering::Release);
+        self.ended.store(true, Ordering::Release);
+        if let Some(posts) = state.posts.as_ref().and_then(Weak::upgrade) {
+            posts.await_posts();
+        }
+    }
+
+    /// It came to nothing, or cannot go on: what was posted ends, and the peer is told.
+    fn fail(&self, state: &mut State) {
+        let is_connected = state.step == Step::Connected;
+        self.stop(state);
+        let told = match &state.id {
+            Some(id) if is_connected => id.disconnect(),
+            _ => Ok(()),
+        };
+        let failed = state.qp.as_ref().map_or(Ok(()), |qp| qp.fail());
+        if let Err(error) = told.and(failed) {
+            fi_info!(
+                NAME,
+                Subsys::EpCtrl,
+                "a connection is gone already: {error}"
+            );
+        }
+    }
+
+    /// Its device is gone.
+    pub(crate) fn lose_device(&self, device: &str) {
+        let mut state = self.state.lock();
+        if state.step == Step::Ended {
+            return;
+        }
+        self.fail(&mut state);
+        let error = EventError {
+            err_data: device.as_bytes().to_vec(),
+            ..EventError::new(self.token, Errno::ENODEV)
+        };
+        let told = state.eq.as_ref().map_or(Ok(()), |eq| eq.push_error(error));
+        if let Err(error) = told {
+            fi_warn!(NAME, Subsys::Eq, "an event is lost: {error}");
+        }
     }
 }
 
@@ -307,6 +359,10 @@ impl State {
 }
 
 impl OnEvent for Connection {
+    fn watch(&self) -> Option<Arc<Watch>> {
+        self.state.lock().watch.clone()
+    }
+
     fn event(&self, event: CmEvent) {
         let mut state = self.state.lock();
         let outcome = self.step(&mut state, &event);
@@ -315,9 +371,7 @@ impl OnEvent for Connection {
             None => return,
             Some(Ok(event)) => eq.push(event),
             Some(Err(error)) => {
-                state.step = Step::Ended;
-                self.stands.store(false, Ordering::Release);
-                self.ended.store(true, Ordering::Release);
+                self.fail(&mut state);
                 fi_info!(
                     NAME,
                     Subsys::EpCtrl,

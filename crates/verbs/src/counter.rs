@@ -227,7 +227,7 @@ impl Counter {
             seat.hear(&*cq)?;
         }
         seat.epoll
-            .add(&*self.domain.fabric.cm.channel, 2, Interest::READ)?;
+            .add(self.domain.fabric.cm.fd(), 2, Interest::READ)?;
         self.sleeping.lock().push(Arc::clone(&seat));
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         Ok(Some(seat))

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -21,6 +21,7 @@ use crate::params::NAME;
 use crate::queue::Posted;
 use crate::sides::{Far, RECEIVE, Sides};
 use crate::ud::HEADER;
+use crate::watch::{Hears, Of, Told};
 
 /// Entries of a queue whose opener named no number, and of any that is smaller.
 const LEAST_ENTRIES: usize = 1024;
@@ -30,7 +31,12 @@ struct State {
     entries: Entries,
     /// Room for what is taken from the device at a time.
     taken: Box<[Wc]>,
+    /// Reads of the queue, counted so that one that always finds something also looks for ends of connections.
+    reads: u32,
 }
+
+/// Every so many reads, ends of connections and of devices are looked for, whatever is found.
+const READS_PER_LOOK: u32 = 1024;
 
 /// Where a program sleeps until there are completions.
 #[derive(Debug)]
@@ -76,7 +82,7 @@ impl Waiting {
         let epoll = Epoll::new()?;
         epoll.add(channel, 0, Interest::READ)?;
         epoll.add(&doorbell, 1, Interest::READ)?;
-        epoll.add(&*domain.fabric.cm.channel, 2, Interest::READ)?;
+        epoll.add(domain.fabric.cm.fd(), 2, Interest::READ)?;
         Ok(Self { doorbell, epoll })
     }
 }
@@ -124,13 +130,14 @@ impl Cq {
                 );
             })?;
         let bunch = domain.fabric.params.cqread_bunch_size;
-        Ok(Arc::new(Self {
+        let cq = Arc::new(Self {
             domain: Arc::clone(domain),
             room: AtomicUsize::new(device_cq.capacity()),
             device_cq,
             state: Mutex::new(State {
                 entries: Entries::new(entries)?,
                 taken: vec![Wc::default(); bunch].into(),
+                reads: 0,
             }),
             endpoints: RwLock::default(),
             batches: Arc::default(),
@@ -141,7 +148,10 @@ impl Cq {
             is_silent,
             sleepers: AtomicUsize::new(0),
             signalled: AtomicBool::new(false),
-        }))
+        });
+        let heard: Weak<Self> = Arc::downgrade(&cq);
+        domain.watch.add(Of::Queue(cq.device_cq.key()), heard);
+        Ok(cq)
     }
 
     /// An endpoint whose queue pair has this number reports here.
@@ -221,7 +231,7 @@ impl Cq {
 
     /// Takes a bunch of completions from the device; whether there may be more.
     fn take(&self, state: &mut State) -> bool {
-        let State { entries, taken } = state;
+        let State { entries, taken, .. } = state;
         if self.batches.load(Ordering::Acquire) > 0 {
             self.flush_all(entries);
         }
@@ -318,7 +328,8 @@ impl Cq {
         let status = wc.status();
         let is_flushed = status == Status::FLUSHED;
         if !is_flushed && !sides.broken.swap(true, Ordering::AcqRel) {
-            sides.break_off(advice(status), status, wc.vendor_error());
+            let (advice, vendor) = (advice(status), wc.vendor_error());
+            sides.break_off(&format!("{advice} ({status}, of the device {vendor:#x})"));
         }
         if let Some(counter) = sides.counting.of(posted.flags) {
             counter.count_failure();
@@ -327,11 +338,33 @@ impl Cq {
         if self.is_silent || is_flushed && !posted.reported && !is_receive {
             return;
         }
-        let mut failure = ErrorEntry::new(entry(posted), errno(status));
-        let vendor = wc.vendor_error().to_ne_bytes();
-        failure.data[..vendor.len()].copy_from_slice(&vendor);
-        failure.data_len = vendor.len() as u8;
-        entries.push_error(failure);
+        let (errno, about) = match sides.is_lost() {
+            true => (Errno::ENODEV, self.domain.watch.name().as_bytes()),
+            false => (errno(status), &wc.vendor_error().to_ne_bytes()[..]),
+        };
+        entries.push_error(failure(posted, errno, about));
+    }
+
+    /// The device tells no ends of an endpoint's requests any more: those that it has not told fail.
+    #[cold]
+    pub(crate) fn abandon(&self, sides: &Sides, error: Errno) {
+        let mut state = self.state.lock();
+        while self.take(&mut state) {}
+        let left = sides.abandoned(&self.batches);
+        self.give_room(left.len());
+        let device = self.domain.watch.name();
+        for posted in &left {
+            if let Some(counter) = sides.counting.of(posted.flags) {
+                counter.count_failure();
+            }
+            let is_receive = posted.flags.contains(Flags::RECV);
+            if !self.is_silent && (posted.reported || is_receive) {
+                let failure = failure(posted, error, device.as_bytes());
+                state.entries.push_error(failure);
+            }
+        }
+        drop(state);
+        self.wake();
     }
 
     /// Nothing has come: looks for ends of connections, which are also for who reads no event queue, and gives up
@@ -361,7 +394,12 @@ impl Cq {
             }
         }
         let is_empty = state.entries.is_empty();
+        state.reads = state.reads.wrapping_add(1);
+        let is_due = state.reads.is_multiple_of(READS_PER_LOOK);
         drop(state);
+        if is_due {
+            self.domain.fabric.cm.progress();
+        }
         if !is_empty && self.sleepers.load(Ordering::Acquire) > 0 {
             self.wake();
         }
@@ -409,6 +447,28 @@ impl Cq {
     }
 }
 
+impl Hears for Cq {
+    fn told(&self, what: Told, _: &str) {
+        if what != Told::Failed {
+            return;
+        }
+        let endpoints: Vec<_> = self.endpoints.read().values().cloned().collect();
+        for sides in endpoints {
+            if !sides.broken.swap(true, Ordering::AcqRel) {
+                sides.break_off("its completion queue has lost completions");
+            }
+            self.abandon(&sides, Errno::EOVERRUN);
+        }
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        let watch = &self.domain.watch;
+        watch.remove(Of::Queue(self.device_cq.key()));
+    }
+}
+
 /// What is wrong with a datagram that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Misfit {
@@ -444,6 +504,15 @@ fn entry(posted: &Posted) -> Completion {
         tag: 0,
         src: FiAddr::NOTAVAIL,
     }
+}
+
+/// A failure of a request, with more about it.
+fn failure(posted: &Posted, errno: Errno, about: &[u8]) -> ErrorEntry {
+    let mut failure = ErrorEntry::new(entry(posted), errno);
+    let about = &about[..about.len().min(failure.data.len())];
+    failure.data[..about.len()].copy_from_slice(about);
+    failure.data_len = about.len() as u8;
+    failure
 }
 
 /// The error of a status.

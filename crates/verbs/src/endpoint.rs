@@ -16,12 +16,14 @@ use crate::counter::{Counting, Source};
 use crate::cq::Cq;
 use crate::dgram::{Av, Datagrams};
 use crate::domain::Domain;
+use crate::ear::Ear;
 use crate::link::Link;
 use crate::params::{IOV_MOST, NAME};
 use crate::passive::{ConnRequest, bind, ip};
 use crate::queue::Receives;
 use crate::shared_rx::SharedRx;
 use crate::sides::{Far, Side, Sides};
+use crate::watch::Of;
 
 /// What the program has bound, and where the endpoint comes from.
 #[derive(Default)]
@@ -47,6 +49,8 @@ pub(crate) struct Live {
     pub(crate) sides: Arc<Sides>,
     pub(crate) tx_cq: Arc<Cq>,
     pub(crate) rx_cq: Arc<Cq>,
+    /// Hears of the queue pair.
+    ear: Arc<Ear>,
     pub(crate) tx_selective: bool,
     pub(crate) rx_selective: bool,
 }
@@ -225,20 +229,21 @@ impl Endpoint {
             made => made,
         };
         let qp = Arc::new(made.inspect_err(|error| no_queue_pair(cap, *error))?);
-        connection.open(&id, &qp);
         let far = Far::Connection {
             id: Arc::clone(&id),
             connection: Arc::clone(connection),
         };
         let parts = Parts {
-            qp,
+            qp: Arc::clone(&qp),
             tx_cq,
             rx_cq,
             srx,
             av: None,
             far,
         };
-        self.start(bound, parts)?;
+        let sides = self.start(bound, parts)?;
+        connection.open(&id, &qp, &self.domain.watch, Arc::downgrade(&sides) as _);
+        drop(qp);
         let owner: Weak<Connection> = Arc::downgrade(connection);
         self.domain.fabric.cm.add(&id, owner);
         Ok(())
@@ -261,11 +266,11 @@ impl Endpoint {
             av: Some(av),
             far: Far::Datagrams,
         };
-        self.start(bound, parts)
+        self.start(bound, parts).map(|_| ())
     }
 
     /// Has queues and counters hear of the queue pair.
-    fn start(&self, bound: &Bound, parts: Parts) -> Result<()> {
+    fn start(&self, bound: &Bound, parts: Parts) -> Result<Arc<Sides>> {
         let Parts {
             qp,
             tx_cq,
@@ -284,6 +289,7 @@ impl Endpoint {
             srx: srx.clone().map(|srx| srx as Arc<dyn Receives>),
             rx_selective: bound.rx_selective,
             broken: AtomicBool::new(false),
+            lost: AtomicBool::new(self.domain.watch.is_gone()),
         });
         if let Some(srx) = &srx {
             srx.attach(&rx_cq)?;
@@ -294,19 +300,23 @@ impl Endpoint {
         for cq in [&tx_cq, &rx_cq] {
             cq.add(qp.number(), &sides);
         }
+        let ear = Ear::new(&sides, &tx_cq, &rx_cq);
+        let heard: Weak<Ear> = Arc::downgrade(&ear);
+        self.domain.watch.add(Of::Qp(qp.number()), heard);
         let live = Live {
             srx,
             av,
             qp,
-            sides,
+            sides: Arc::clone(&sides),
             tx_cq,
             rx_cq,
+            ear,
             tx_selective: bound.tx_selective,
             rx_selective: bound.rx_selective,
         };
         // Nobody else does this, since `bound` is locked.
         let _ = self.live.set(live);
-        Ok(())
+        Ok(sides)
     }
 }
 
@@ -345,14 +355,18 @@ impl Drop for Endpoint {
         }
         let Some(live) = self.live.take() else { return };
         let number = live.qp.number();
+        // Waits for events about it that are being told.
+        self.domain.watch.remove(Of::Qp(number));
         let Live {
             srx,
             qp,
             sides,
             tx_cq,
             rx_cq,
+            ear,
             ..
         } = live;
+        drop(ear);
         sides.tx.lock().close();
         sides.rx.lock().close();
         // What the device has put into receives of others is told before it forgets the queue pair.

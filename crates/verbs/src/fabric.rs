@@ -16,30 +16,30 @@ use crate::ud;
 pub struct Fabric {
     pub(crate) attr: FabricAttr,
     pub(crate) params: Arc<Params>,
-    pub(crate) devices: Vec<Arc<Context>>,
     pub(crate) cm: Arc<Cm>,
 }
 
 impl Fabric {
     pub(crate) fn open(attr: &FabricAttr, params: &Arc<Params>) -> Result<Arc<Self>> {
-        let devices = devices()?;
-        if devices.is_empty() {
+        if devices()?.is_empty() {
             fi_warn!(NAME, Subsys::Fabric, "there is no RDMA device any more");
             return Err(Errno::ENODATA);
         }
         Ok(Arc::new(Self {
             attr: attr.clone(),
             params: Arc::clone(params),
-            devices,
             cm: Cm::new()?,
         }))
     }
 
-    /// The device that a domain's name is of.
-    pub(crate) fn device(&self, info: &Info) -> Result<&Arc<Context>> {
+    /// The device that a domain's name is of. Only domains have devices open, so that those which nobody uses can be
+    /// removed.
+    pub(crate) fn device(info: &Info) -> Result<Arc<Context>> {
         let name = info.domain.name.as_deref().unwrap_or_default();
         let wanted = name.strip_suffix(ud::SUFFIX).unwrap_or(name);
-        let found = self.devices.iter().find(|device| device.name() == wanted);
+        let found = devices()?
+            .into_iter()
+            .find(|device| device.name() == wanted);
         found.ok_or_else(|| {
             fi_warn!(
                 NAME,

@@ -19,6 +19,7 @@ mod cq;
 mod devices;
 mod dgram;
 mod domain;
+mod ear;
 mod endpoint;
 mod fabric;
 mod link;
@@ -38,6 +39,7 @@ mod rxm;
 mod shared_rx;
 mod sides;
 mod ud;
+mod watch;
 
 pub use counter::Counter;
 pub use cq::Cq;

@@ -15,6 +15,7 @@ use crate::cm::OnEvent;
 use crate::fabric::Fabric;
 use crate::params::NAME;
 use crate::private_data;
+use crate::watch::Watch;
 
 /// Connections that wait to be accepted, where the program does not say.
 const BACKLOG: u32 = 128;
@@ -42,16 +43,21 @@ impl ConnRequest {
 
 /// Hears of requests.
 struct Listener {
-    fabric: Weak<Fabric>,
     info: Info,
     token: Token,
     eq: Mutex<Option<Arc<EventQueue>>>,
+    /// What listens.
+    id: Mutex<Weak<CmId>>,
 }
 
 impl OnEvent for Listener {
+    fn watch(&self) -> Option<Arc<Watch>> {
+        Watch::of_id(&*self.id.lock().upgrade()?)
+    }
+
     fn event(&self, event: CmEvent) {
         if event.kind == CmEventKind::DeviceRemoval {
-            self.fail(Errno::ENODEV);
+            self.lose_device();
             return;
         }
         let (CmEventKind::ConnectRequest, Some(id)) = (event.kind, event.request) else {
@@ -64,15 +70,13 @@ impl OnEvent for Listener {
             return;
         };
         let eq = self.eq.lock().clone();
-        let (Some(eq), Some(fabric)) = (eq, self.fabric.upgrade()) else {
-            return;
-        };
+        let Some(eq) = eq else { return };
         let mut info = self.info.clone();
         info.src_addr = id.local_addr().map(Address::Ip).or(info.src_addr);
         info.dest_addr = id.peer_addr().map(Address::Ip);
         // It listens on all devices where it has no address of its own.
-        if let Some(device) = id.device(&fabric.devices) {
-            info.domain.name = Some(device.name());
+        if let Some(device) = id.device_name() {
+            info.domain.name = Some(device);
         }
         info.handle = Some(Handle::new(ConnRequest(Mutex::new(Some(id)))));
         let pushed = eq.push(Event::ConnReq {
@@ -88,16 +92,20 @@ impl OnEvent for Listener {
 
 impl Listener {
     /// Nothing is heard any more.
-    fn fail(&self, error: Errno) {
+    fn lose_device(&self) {
+        let id = self.id.lock().upgrade();
+        let device = id.and_then(|id| id.device_name()).unwrap_or_default();
         fi_warn!(
             NAME,
             Subsys::EpCtrl,
-            "the device of a listening endpoint is being removed; close it"
+            "device {device} of a listening endpoint is being removed; close it"
         );
         let eq = self.eq.lock().clone();
-        let told = eq.map_or(Ok(()), |eq| {
-            eq.push_error(EventError::new(self.token, error))
-        });
+        let error = EventError {
+            err_data: device.as_bytes().to_vec(),
+            ..EventError::new(self.token, Errno::ENODEV)
+        };
+        let told = eq.map_or(Ok(()), |eq| eq.push_error(error));
         if let Err(error) = told {
             fi_warn!(NAME, Subsys::Eq, "an event is lost: {error}");
         }
@@ -164,10 +172,10 @@ impl PassiveEp {
         let id = source.map(|source| bind(fabric, &source)).transpose()?;
         Ok(Arc::new(Self {
             listener: Arc::new(Listener {
-                fabric: Arc::downgrade(fabric),
                 info: info.clone(),
                 token,
                 eq: Mutex::new(None),
+                id: Mutex::default(),
             }),
             fabric: Arc::clone(fabric),
             state: Mutex::new(State {
@@ -215,6 +223,7 @@ impl provider::PassiveEp for PassiveEp {
                 id
             }
         };
+        *self.listener.id.lock() = Arc::downgrade(&id);
         let owner: Weak<Listener> = Arc::downgrade(&self.listener);
         self.fabric.cm.add(&id, owner);
         id.listen(state.backlog.unwrap_or(BACKLOG))?;

@@ -61,6 +61,7 @@ impl Endpoint {
         ];
         let live = self.live()?;
         let known = match &self.link {
+            _ if live.sides.is_lost() => return Err(self.lost()),
             Link::Connection(connection) if !connection.stands() => return Err(Errno::ENOTCONN),
             Link::Connection(_) => KNOWN,
             // Nobody acknowledges a datagram.
@@ -104,6 +105,9 @@ impl Endpoint {
 
     fn try_post(&self, live: &Live, iov: &[UserBuf], request: &Request) -> Result<()> {
         let mut side = live.sides.tx.lock();
+        if live.sides.is_lost() {
+            return Err(self.lost());
+        }
         if live.sides.is_recovering() {
             return Err(Errno::EAGAIN);
         }
@@ -192,20 +196,33 @@ impl Endpoint {
             reported: !live.rx_selective || flags.contains(Flags::COMPLETION),
             len,
         };
-        // Some devices do not look at receives that a queue pair gets when it has failed.
-        if live.sides.is_deaf() {
-            live.rx_cq.flush(&live.sides);
-            live.rx_cq.fail(&posted, &live.sides, Errno::ENOTCONN);
-            return Ok(());
-        }
         let waits = flags.contains(Flags::MORE);
-        match self.try_post_receive(live, iov, posted, waits) {
+        let tried = match self.try_post_receive(live, iov, posted, waits) {
             Err(Errno::EAGAIN) => {
                 live.make_room(&live.rx_cq);
                 self.try_post_receive(live, iov, posted, waits)
             }
-            done => done,
+            tried => tried,
+        };
+        if tried? == Tried::Deaf {
+            // Behind what the device has ended.
+            live.rx_cq.progress();
+            live.rx_cq.flush(&live.sides);
+            live.rx_cq.fail(&posted, &live.sides, Errno::ENOTCONN);
         }
+        Ok(())
+    }
+
+    /// Says that the device is gone.
+    #[cold]
+    fn lost(&self) -> Errno {
+        fi_warn_sparse!(
+            NAME,
+            Subsys::EpData,
+            "device {} is gone, so nothing can be sent or received by it; close the endpoint",
+            self.domain.watch.name()
+        );
+        Errno::ENODEV
     }
 
     fn try_post_receive(
@@ -214,8 +231,16 @@ impl Endpoint {
         iov: &[UserBuf],
         posted: Posted,
         waits: bool,
-    ) -> Result<()> {
+    ) -> Result<Tried> {
         let mut side = live.sides.rx.lock();
+        if live.sides.is_lost() {
+            return Err(self.lost());
+        }
+        // Some devices do not look at receives that a queue pair gets when it has failed. Whoever makes it fail
+        // waits for this lock after it has said so.
+        if live.sides.is_deaf() {
+            return Ok(Tried::Deaf);
+        }
         if live.sides.is_recovering() {
             return Err(Errno::EAGAIN);
         }
@@ -242,11 +267,12 @@ impl Endpoint {
             queued.inspect_err(|_| live.rx_cq.give_room(1))?;
             side.queue.push(posted, true);
             if waits && !side.batch.is_full() {
-                return Ok(());
+                return Ok(Tried::Posted);
             }
             let posted = side.flush();
             drop(side);
-            return posted.or_else(|failed| not_posted(&live.rx_cq, &live.sides, failed));
+            posted.or_else(|failed| not_posted(&live.rx_cq, &live.sides, failed))?;
+            return Ok(Tried::Posted);
         }
         match live.qp.post_recv(&mut [request]) {
             Ok(()) => side.queue.push(posted, true),
@@ -255,7 +281,7 @@ impl Endpoint {
                 return Err(refused(error));
             }
         }
-        Ok(())
+        Ok(Tried::Posted)
     }
 
     /// Gives the requests that wait for more to the device.
@@ -311,6 +337,15 @@ struct Request {
     is_inline: bool,
     /// Whether the device need not be told before the next one.
     waits: bool,
+}
+
+/// What came of trying to post a receive.
+#[derive(PartialEq, Eq)]
+enum Tried {
+    /// The device has it, or will have.
+    Posted,
+    /// Nothing comes any more, so it is not posted.
+    Deaf,
 }
 
 /// The flags of calls that have none.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
-use ripstop_ibverbs::{AddressHandle, CmId, Qp, Status};
+use ripstop_ibverbs::{AddressHandle, CmId, Qp};
 use ripstop_types::Errno;
 
 use crate::batch::{self, Batch, Waits};
-use crate::connection::Connection;
+use crate::connection::{Connection, Posts};
 use crate::counter::Counting;
 use crate::params::NAME;
 use crate::queue::{Posted, Queue, Receives};
@@ -41,6 +41,8 @@ pub(crate) struct Sides {
     pub(crate) rx_selective: bool,
     /// Set once a request has failed, and the connection with it; of datagrams until the queue pair has begun anew.
     pub(crate) broken: AtomicBool,
+    /// Set once the device is gone: it gets no request any more.
+    pub(crate) lost: AtomicBool,
 }
 
 /// The requests of one side.
@@ -97,6 +99,12 @@ impl<T: Waits> Side<T> {
         posted.map_err(|(count, errno)| (self.queue.take_back(count), errno))
     }
 
+    /// Takes all requests, oldest first: the device will say nothing of them any more.
+    fn take_all(&mut self) -> Vec<Posted> {
+        self.batch.clear();
+        self.queue.take_back(self.queue.len())
+    }
+
     /// The endpoint closes: the queue pair is no longer used from here.
     pub(crate) fn close(&mut self) {
         self.batch.clear();
@@ -115,6 +123,12 @@ impl Sides {
         }
     }
 
+    /// Whether the device is gone.
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
     /// Whether the queue pair has failed and will begin anew, so that nothing can be posted meanwhile.
     #[inline]
     pub(crate) fn is_recovering(&self) -> bool {
@@ -123,7 +137,8 @@ impl Sides {
 
     /// A request has failed, and nothing is sent or received any more.
     #[cold]
-    pub(crate) fn break_off(&self, advice: &str, status: Status, vendor: u32) {
+    pub(crate) fn break_off(&self, why: &str) {
+        self.await_posts();
         let (what, ended) = match &self.far {
             Far::Connection { id, .. } => {
                 let peer = id.peer_addr().map(|addr| addr.to_string());
@@ -138,14 +153,44 @@ impl Sides {
                 ("a datagram endpoint".to_owned(), ended)
             }
         };
-        fi_warn!(
-            NAME,
-            Subsys::EpData,
-            "{what} fails: {advice} ({status}, of the device {vendor:#x})"
-        );
+        fi_warn!(NAME, Subsys::EpData, "{what} fails: {why}");
         if let Err(error) = ended {
             fi_info!(NAME, Subsys::EpCtrl, "{what} is gone already: {error}");
         }
+    }
+
+    /// The device is gone: it gets no more requests, and ends those it has, as far as it still can.
+    pub(crate) fn lose(&self, device: &str) {
+        self.lost.store(true, Ordering::Release);
+        match &self.far {
+            Far::Connection { connection, .. } => connection.lose_device(device),
+            Far::Datagrams => {
+                let (tx, _rx) = (self.tx.lock(), self.rx.lock());
+                let failed = tx.qp.as_ref().map_or(Ok(()), |qp| qp.fail());
+                if let Err(error) = failed {
+                    fi_info!(
+                        NAME,
+                        Subsys::EpCtrl,
+                        "a datagram endpoint is gone already: {error}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// What a lost device has not ended, of the sides that report to the queue with this count.
+    pub(crate) fn abandoned(&self, batches: &Arc<AtomicUsize>) -> Vec<Posted> {
+        let mut left = Vec::new();
+        let mut tx = self.tx.lock();
+        if tx.batch.is_of(batches) {
+            left.append(&mut tx.take_all());
+        }
+        drop(tx);
+        let mut rx = self.rx.lock();
+        if rx.batch.is_of(batches) {
+            left.append(&mut rx.take_all());
+        }
+        left
     }
 
     /// A request of datagrams has failed: the others follow, and the queue pair begins anew once the device has none.
@@ -155,6 +200,9 @@ impl Sides {
         let Some(qp) = tx.qp.as_ref().filter(|_| self.is_recovering()) else {
             return;
         };
+        if self.is_lost() {
+            return;
+        }
         if tx.held() > 0 || rx.held() > 0 {
             return;
         }
@@ -207,6 +255,13 @@ impl Sides {
             (None, true) => self.rx.lock().queue.end(number),
             (_, false) => self.tx.lock().end(number),
         }
+    }
+}
+
+impl Posts for Sides {
+    /// Who posts receives looks at [`is_deaf`](Sides::is_deaf) under the same lock.
+    fn await_posts(&self) {
+        drop(self.rx.lock());
     }
 }
 

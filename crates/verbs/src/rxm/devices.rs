@@ -1,66 +1,71 @@
-//! The devices of this process, each with the protection domain of all that is registered with it.
+//! The devices that this process uses, each with the protection domain of all that is registered with it. A device is
+//! open as long as a listener, a connection or a region uses it, so that it can be removed then.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
+use parking_lot::RwLock;
 use ripstop_ibverbs::{CmId, Context, Pd, devices};
 use ripstop_types::{Errno, Result};
 
 use crate::rxm::registered::Registered;
+use crate::watch::Watch;
 
 /// An open device.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) context: Arc<Context>,
     pub(crate) pd: Arc<Pd>,
     pub(crate) registered: Arc<Registered>,
+    pub(crate) watch: Arc<Watch>,
 }
 
-/// All that connections are made on, opened by the first call.
-///
-/// # Errors
-/// [`Errno::ENODEV`] where there is none; as for [`devices`].
-pub(crate) fn opened() -> Result<&'static [Opened]> {
-    static OPENED: OnceLock<Vec<Opened>> = OnceLock::new();
-    if let Some(opened) = OPENED.get() {
+/// Those that are open, and some that were.
+static OPENED: RwLock<Vec<Weak<Opened>>> = RwLock::new(Vec::new());
+
+/// An open device for which this holds.
+pub(crate) fn any(mut wanted: impl FnMut(&Opened) -> bool) -> Option<Arc<Opened>> {
+    let opened = OPENED.read();
+    let mut open = opened.iter().filter_map(Weak::upgrade);
+    open.find(|device| !device.watch.is_gone() && wanted(device))
+}
+
+/// The device for which this holds, opened unless it is open.
+fn open(wanted: impl Fn(&Context) -> bool) -> Result<Arc<Opened>> {
+    if let Some(opened) = any(|device| wanted(&device.context)) {
         return Ok(opened);
     }
-    let mut all = Vec::new();
-    for context in devices()? {
-        let pd = Pd::new(&context)?;
-        let registered = Arc::default();
-        all.push(Opened {
-            context,
-            pd,
-            registered,
-        });
+    let mut opened = OPENED.write();
+    opened.retain(|device| device.strong_count() > 0);
+    let mut open = opened.iter().filter_map(Weak::upgrade);
+    // Somebody may have been faster.
+    if let Some(found) = open.find(|device| !device.watch.is_gone() && wanted(&device.context)) {
+        return Ok(found);
     }
-    if all.is_empty() {
-        return Err(Errno::ENODEV);
-    }
-    Ok(OPENED.get_or_init(|| all))
-}
-
-/// Those that were opened.
-pub(crate) fn known() -> &'static [Opened] {
-    opened().unwrap_or_default()
+    let mut all = devices()?.into_iter();
+    let context = all.find(|context| wanted(context)).ok_or(Errno::ENODEV)?;
+    let device = Arc::new(Opened {
+        pd: Pd::new(&context)?,
+        registered: Arc::default(),
+        watch: Watch::of(&context)?,
+        context,
+    });
+    opened.push(Arc::downgrade(&device));
+    Ok(device)
 }
 
 /// The one that an id is bound to.
 ///
 /// # Errors
-/// As for [`opened`]; [`Errno::ENODEV`] for an id that has none.
-pub(crate) fn device_of(id: &CmId) -> Result<&'static Opened> {
-    let mut all = opened()?.iter();
-    all.find(|one| id.device(std::slice::from_ref(&one.context)).is_some())
-        .ok_or(Errno::ENODEV)
+/// [`Errno::ENODEV`] for an id that has none; as for [`devices`].
+pub(crate) fn device_of(id: &CmId) -> Result<Arc<Opened>> {
+    let name = id.device_name().ok_or(Errno::ENODEV)?;
+    named(&name)
 }
 
 /// The one with this name.
 ///
 /// # Errors
-/// As for [`device_of`].
-pub(crate) fn named(name: &str) -> Result<&'static Opened> {
-    let mut all = opened()?.iter();
-    all.find(|one| one.context.name() == name)
-        .ok_or(Errno::ENODEV)
+/// [`Errno::ENODEV`] where there is none; as for [`devices`].
+pub(crate) fn named(name: &str) -> Result<Arc<Opened>> {
+    open(|context| context.name() == name)
 }

@@ -17,6 +17,7 @@ use crate::private_data;
 use crate::rxm::NAME;
 use crate::rxm::devices::device_of;
 use crate::rxm::pipe::{Pipe, Shape};
+use crate::watch::Watch;
 
 /// How long looking for a peer's device may take, twice.
 const RESOLVING: Duration = Duration::from_secs(2);
@@ -164,7 +165,10 @@ impl Handshake {
             }
             CmEventKind::AddrError | CmEventKind::RouteError => Err(Errno::EHOSTUNREACH),
             CmEventKind::ConnectError | CmEventKind::Unreachable => Err(Errno::ETIMEDOUT),
-            CmEventKind::DeviceRemoval => Err(Errno::ENODEV),
+            CmEventKind::DeviceRemoval => {
+                self.lose_device();
+                Err(Errno::ENODEV)
+            }
             CmEventKind::AddrChange => Err(Errno::EADDRNOTAVAIL),
             CmEventKind::ConnectRequest | CmEventKind::TimewaitExit | CmEventKind::Other => Ok(()),
         };
@@ -180,6 +184,15 @@ impl Handshake {
             if let Some(pipe) = &mut self.pipe {
                 pipe.end();
             }
+        }
+    }
+
+    /// The device of the link is being removed: all that are on it hear of that.
+    fn lose_device(&self) {
+        if let Some(pipe) = &self.pipe {
+            pipe.lose_device();
+        } else if let Some(watch) = Watch::of_id(&self.id) {
+            watch.lose();
         }
     }
 

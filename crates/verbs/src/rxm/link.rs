@@ -16,10 +16,10 @@ use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::NAME;
-use crate::rxm::devices::{self, Opened, named};
+use crate::rxm::devices::{self, named};
 use crate::rxm::handshake::{Handshake, Step};
 use crate::rxm::pipe::{DIRECT_MIN, Pipe, Shape};
-use crate::rxm::registered::Region;
+use crate::rxm::region::Region;
 
 /// Between two looks at whether what was written has arrived.
 const DELIVERY_PAUSE: Duration = Duration::from_micros(200);
@@ -281,17 +281,17 @@ impl Registering<RdmaLink> for ByDevice {
             );
         })?;
         let key = region.rkey().into();
-        Ok((Region::new(region, &device.registered), key))
+        Ok((Region::new(region, device), key))
     }
 
     fn writes_from(memory: &[UserBuf]) -> bool {
-        let has = |device: &Opened, part: &UserBuf| {
-            part.len() >= DIRECT_MIN && device.registered.find(part.addr(), part.len()).is_some()
+        let has = |part: &UserBuf| {
+            let (addr, len) = (part.addr(), part.len());
+            len >= DIRECT_MIN
+                && devices::any(|device| device.registered.find(addr, len).is_some()).is_some()
         };
         // Each long piece is worth it.
-        memory
-            .iter()
-            .any(|part| devices::known().iter().any(|device| has(device, part)))
+        memory.iter().any(has)
     }
 
     fn told_reads(link: &RdmaLink) -> usize {

@@ -4,6 +4,7 @@
 
 mod credits;
 mod devices;
+mod ear;
 mod handshake;
 mod incoming;
 mod link;
@@ -13,6 +14,7 @@ mod params;
 mod pipe;
 mod provider;
 mod readiness;
+mod region;
 mod registered;
 mod transport;
 

@@ -8,7 +8,7 @@ use writes::Writing;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
@@ -26,9 +26,10 @@ use ripstop_wire::rxm::{BASE_LEN, Body, Packet};
 use crate::rxm::NAME;
 use crate::rxm::credits::Credits;
 use crate::rxm::devices::Opened;
+use crate::rxm::ear::Ear;
 use crate::rxm::incoming::{Inbox, Incoming};
 use crate::rxm::outgoing::{Started, UnitHeader};
-use crate::rxm::registered::Registered;
+use crate::watch::Of;
 
 /// What a connection has room for.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +143,9 @@ pub(crate) struct Pipe {
     reading: VecDeque<(Place, u64)>,
     /// The regions of the program that writes are under way from, in order.
     lent: VecDeque<Arc<Mr>>,
-    registered: Arc<Registered>,
+    /// Open as long as the queue pair is there.
+    device: Arc<Opened>,
+    ear: Arc<Ear>,
     /// Room for the next reads, used again and again.
     spare: Spare,
     /// Places that were told of and whose reads were not read from the link to their end.
@@ -156,8 +159,8 @@ pub(crate) struct Pipe {
 
 impl Pipe {
     /// The queue pair of an id that has a device, with all receives posted.
-    pub(crate) fn open(id: &Arc<CmId>, device: &Opened, shape: Shape) -> Result<Self> {
-        let Opened { context, pd, .. } = device;
+    pub(crate) fn open(id: &Arc<CmId>, device: Arc<Opened>, shape: Shape) -> Result<Self> {
+        let Opened { context, pd, .. } = &*device;
         let channel = CompletionChannel::new(context)?;
         let (requests, receives) = (usize::from(shape.requests) + 1, shape.receives);
         let cq = Cq::new(context, requests + usize::from(receives), Some(&channel))?;
@@ -188,7 +191,8 @@ impl Pipe {
             places: VecDeque::new(),
             reading: VecDeque::new(),
             lent: VecDeque::new(),
-            registered: Arc::clone(&device.registered),
+            ear: Ear::new(),
+            device,
             spare: Spare::default(),
             told: 0,
             announced: HashMap::new(),
@@ -196,11 +200,26 @@ impl Pipe {
             is_behind: false,
         };
         (0..receives).try_for_each(|slot| pipe.post_receive(slot))?;
+        for of in pipe.heard_of() {
+            let ear: Weak<Ear> = Arc::downgrade(&pipe.ear);
+            pipe.device.watch.add(of, ear);
+        }
         Ok(pipe)
+    }
+
+    /// What the device tells of that is about this connection.
+    fn heard_of(&self) -> [Of; 2] {
+        [Of::Qp(self.qp.number()), Of::Queue(self.cq.key())]
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
+    }
+
+    /// The device is gone.
+    pub(crate) fn lose_device(&self) {
+        self.ear.lose();
+        self.device.watch.lose();
     }
 
     /// What the peer calls the connection, and whether it bounds by credits what it is sent.
@@ -286,6 +305,9 @@ impl Pipe {
                 self.is_behind = false;
                 break;
             }
+        }
+        if !self.is_behind && self.ear.heard().is_some() {
+            self.ended = true;
         }
         if !self.ended {
             self.advance();
@@ -442,7 +464,7 @@ impl Pipe {
     /// [`Errno::EAGAIN`] while there is no room; any other ends the connection.
     pub(crate) fn send(&mut self, vecs: &[IoVec<'_>]) -> Result<usize> {
         if self.ended {
-            return Err(Errno::ECONNRESET);
+            return Err(self.ear.heard().unwrap_or(Errno::ECONNRESET));
         }
         let mut polled = false;
         let mut total = 0;
@@ -575,8 +597,19 @@ impl Pipe {
         self.spare.done = done;
         self.give_credits();
         match read {
-            Err(Errno::EAGAIN) if self.ended => Ok(0),
+            Err(Errno::EAGAIN) if self.ended => match self.ear.heard() {
+                Some(Errno::ENODEV) => Err(Errno::ENODEV),
+                _ => Ok(0),
+            },
             read => read,
+        }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        for of in self.heard_of() {
+            self.device.watch.remove(of);
         }
     }
 }

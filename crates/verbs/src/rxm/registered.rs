@@ -17,6 +17,18 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
+    /// A region is open from now on.
+    pub(crate) fn add(&self, mr: &Arc<Mr>) {
+        let key = (mr.range().start, mr.rkey());
+        self.regions.write().insert(key, Arc::clone(mr));
+    }
+
+    /// It closes. Writes that are under way from it hold it.
+    pub(crate) fn remove(&self, mr: &Mr) {
+        let key = (mr.range().start, mr.rkey());
+        self.regions.write().remove(&key);
+    }
+
     /// The region that all of this memory is in, of the [`LOOKS`] that begin last at its start or before.
     pub(crate) fn find(&self, addr: usize, len: usize) -> Option<Arc<Mr>> {
         let regions = self.regions.read();
@@ -26,30 +38,5 @@ impl Registered {
         around
             .find(|region| region.part(addr, len).is_some())
             .map(Arc::clone)
-    }
-}
-
-/// A region of the program.
-#[derive(Debug)]
-pub struct Region {
-    mr: Arc<Mr>,
-    registered: Arc<Registered>,
-}
-
-impl Region {
-    pub(crate) fn new(mr: Mr, registered: &Arc<Registered>) -> Self {
-        let mr = Arc::new(mr);
-        let key = (mr.range().start, mr.rkey());
-        registered.regions.write().insert(key, Arc::clone(&mr));
-        let registered = Arc::clone(registered);
-        Self { mr, registered }
-    }
-}
-
-/// Peers reach it no longer, but while a write of this side is under way from its memory.
-impl Drop for Region {
-    fn drop(&mut self) {
-        let key = (self.mr.range().start, self.mr.rkey());
-        self.registered.regions.write().remove(&key);
     }
 }

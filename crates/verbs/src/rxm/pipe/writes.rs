@@ -118,7 +118,7 @@ impl Pipe {
             return Ok(None);
         }
         let addr = vec.addr() + skip;
-        let Some(region) = self.registered.find(addr, len) else {
+        let Some(region) = self.device.registered.find(addr, len) else {
             return Ok(None);
         };
         let Some(memory) = region.part(addr, len) else {
