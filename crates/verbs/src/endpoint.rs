@@ -350,11 +350,17 @@ impl Drop for Endpoint {
         if let Some(id) = &self.bound.get_mut().id {
             self.domain.fabric.cm.remove(id);
         }
+        // Nothing comes before there is a connection.
+        let mut is_used = false;
         if let Link::Connection(connection) = &self.link {
+            is_used = connection.stands() || connection.has_ended();
             connection.close();
         }
         let Some(live) = self.live.take() else { return };
         let number = live.qp.number();
+        if live.srx.is_some() && is_used && live.qp.fail().is_ok() {
+            live.ear.end_shared(&self.domain.watch);
+        }
         // Waits for events about it that are being told.
         self.domain.watch.remove(Of::Qp(number));
         let Live {
@@ -369,10 +375,6 @@ impl Drop for Endpoint {
         drop(ear);
         sides.tx.lock().close();
         sides.rx.lock().close();
-        // What the device has put into receives of others is told before it forgets the queue pair.
-        if srx.is_some() {
-            rx_cq.progress();
-        }
         // The last owner: no event is on its way any more.
         drop(qp);
         tx_cq.remove(number);

@@ -513,6 +513,7 @@ fn main() {
     batches::batches(&site, &listener);
     counting::counted(&site, &listener);
     sharing::shared(&site, &listener);
+    sharing::begun(&site, &listener);
     println!(
         "verbs_pair: messages, reads, writes, atomics, batches, counters, shared receives, refusals and ends: all right"
     );

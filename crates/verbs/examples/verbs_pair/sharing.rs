@@ -1,17 +1,18 @@
 //! Shared receive contexts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ripstop_core::eq::Event;
 use ripstop_core::provider::{
-    Counter as _, CounterAttr, Domain as _, Endpoint as _, MrAttr, RecvKind, RmaCall,
-    SharedRx as _, Sharing,
+    CompletionQueue as _, Counter as _, CounterAttr, Domain as _, Endpoint as _, MrAttr, RecvKind,
+    RmaCall, SharedRx as _, Sharing,
 };
 use ripstop_mem::{Parked, copy_in};
 use ripstop_types::{Errno, FiAddr, Flags, WaitObj, flags};
 use ripstop_verbs::{Endpoint, Mr, PassiveEp};
 
-use super::{SERVER, Site, connect_bound, event, until};
+use super::{SERVER, Side, Site, connect_bound, event, until};
 
 /// A shared receive context: two endpoints get what was posted to it, each tells of its own messages, and what
 /// is left when one closes is for the other.
@@ -89,6 +90,61 @@ pub(super) fn shared(site: &Site, listener: &PassiveEp) {
     };
     assert_eq!((full, posted - 8), (Errno::EAGAIN, site.info.rx.size));
     drop((client, server, other_client, srx, region));
+}
+
+/// Endpoints close while a message arrives: the receive that it has begun to fill ends, and the others are there.
+pub(super) fn begun(site: &Site, listener: &PassiveEp) {
+    const RECEIVES: usize = 8;
+    const LONG: usize = 900_000;
+    let srx = site.domain.shared_rx(&site.info.rx).expect("a context");
+    let memory = Parked::park(vec![0_u8; LONG]);
+    let region = register(site, &memory);
+    for context in 0..RECEIVES {
+        let posted = srx.recv(
+            RecvKind::Msg,
+            &[memory.buf()],
+            FiAddr::UNSPEC,
+            context,
+            None,
+        );
+        posted.expect("posted");
+    }
+    let bind = |token, ep: &Endpoint| {
+        if token == SERVER {
+            ep.bind_srx(&srx).expect("bound");
+        }
+    };
+    let mut ended = 0;
+    for round in 0..RECEIVES as u64 / 2 {
+        let (client, server) = connect_bound(site, listener, &bind);
+        client.send(60, 0, LONG, None).expect("posted");
+        std::thread::sleep(Duration::from_micros(500 + 700 * round));
+        let Side { ep, cq, mr, .. } = server;
+        drop(ep);
+        // One at most: all of it, or what was begun.
+        let read = || match cq.read(1, |entry| assert_eq!(entry.len, LONG)) {
+            Ok(_) => true,
+            Err(Errno::EAGAIN) => false,
+            Err(_) => {
+                let taken = cq.read_error(|error, _| assert_eq!(error.err, Errno::ECANCELED));
+                taken.expect("an error");
+                true
+            }
+        };
+        ended += usize::from(read());
+        assert!(!read());
+        assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
+        drop((client, mr));
+    }
+    println!("{ended} of {RECEIVES} shared receives have ended with their endpoints");
+    let (client, server) = connect_bound(site, listener, &bind);
+    for _ in ended..RECEIVES {
+        client.send(62, 0, 20, None).expect("posted");
+        let entry = server.next().expect("a message");
+        assert_eq!(entry.len, 20);
+        client.expect(62, flags![MSG SEND]);
+    }
+    drop((client, server, srx, region));
 }
 
 /// Memory to receive into.
