@@ -3,6 +3,7 @@
 
 use ripstop_types::{Completion, Context, Errno, Result};
 use ripstop_wire::ByteOrder;
+use ripstop_wire::rxm::{MESSAGE_LEN, emit_message};
 use ripstop_wire::xnet::base::{BaseFlags, Header, Op, emit_msg, emit_tag};
 
 use crate::id::{ConnId, EpId, SrxId};
@@ -76,6 +77,30 @@ impl<B: Buffer> Engine<B> {
             return None;
         }
         put_header(conn.order, tag, data, false, len, header)
+    }
+
+    /// As [`Engine::try_send_now`], on a connection for packets: the header is as long as its room.
+    #[inline(always)]
+    #[must_use]
+    pub fn try_send_packet_now(
+        &self,
+        conn_id: Option<ConnId>,
+        tag: Option<u64>,
+        data: Option<u64>,
+        len: u64,
+        header: &mut [u8; MESSAGE_LEN],
+    ) -> bool {
+        let Some(conn) = self.conns.find(conn_id) else {
+            return false;
+        };
+        let Some(packets) = &conn.packets else {
+            return false;
+        };
+        if !conn.ready_to_send || len > conn.eager_max || conn.has_output() {
+            return false;
+        }
+        *header = emit_message(conn.order, packets.to, tag, data, len);
+        true
     }
 
     /// Reports a message of [`Engine::try_send_now`] that was written whole.

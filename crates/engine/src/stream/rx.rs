@@ -1,6 +1,7 @@
 //! The receiving side of a connection.
 
 use ripstop_types::{Completion, Errno, FiAddr, Result};
+use ripstop_wire::rxm::{MESSAGE_LEN, parse_message};
 use ripstop_wire::xnet::base::{
     BASE_LEN, Header, Op, Small, may_be_sole, parse_small, parse_sole, peek_len,
 };
@@ -208,6 +209,42 @@ impl<B: Buffer> Engine<B> {
         };
         let (whole, completion, _) = self.match_small(conn_id, Some(cq), &small)?;
         Some((whole, completion))
+    }
+
+    /// As [`Engine::rx_sole`], on a connection for packets, of all the bytes that the driver has. The header is
+    /// [`MESSAGE_LEN`] bytes long.
+    #[inline(always)]
+    #[must_use]
+    pub fn rx_sole_packet(&self, conn_id: ConnId, bytes: &[u8]) -> Option<Small> {
+        let small = parse_message(self.rx_packet_order(conn_id)?, bytes)?;
+        let payload = bytes.len().checked_sub(MESSAGE_LEN)?;
+        (small.payload_len == payload as u64).then_some(small)
+    }
+
+    /// As [`Engine::rx_whole`], on a connection for packets.
+    #[inline]
+    pub fn rx_whole_packet(&mut self, conn_id: ConnId, bytes: &[u8]) -> Option<Whole<B>> {
+        let small = parse_message(self.rx_packet_order(conn_id)?, bytes)?;
+        if small.payload_len > bytes.len().checked_sub(MESSAGE_LEN)? as u64 {
+            return None;
+        }
+        let (whole, completion, reported) = self.match_small(conn_id, None, &small)?;
+        if let Some(cq) = reported {
+            cq.push(completion);
+        }
+        let header_len = MESSAGE_LEN;
+        Some(Whole {
+            header_len,
+            ..whole
+        })
+    }
+
+    /// As [`Engine::rx_order`], of a connection for packets.
+    #[inline(always)]
+    fn rx_packet_order(&self, conn_id: ConnId) -> Option<ByteOrder> {
+        let conn = self.conns.get(conn_id)?;
+        let header = conn.rx == RxState::Header && conn.header_have == 0 && conn.packets.is_some();
+        header.then_some(conn.order)
     }
 
     /// The byte order of a connection whose next bytes are a header.

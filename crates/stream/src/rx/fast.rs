@@ -6,6 +6,7 @@ use ripstop_engine::stream::{Engine, Whole};
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{MAX_INLINE_BYTES, SoleEntry};
 use ripstop_types::Completion;
+use ripstop_wire::rxm::MESSAGE_LEN;
 use ripstop_wire::xnet::base::{Small, WRITE_LEN};
 
 use crate::progress::poll::FastPoll;
@@ -26,6 +27,7 @@ impl<T: Transport> State<T> {
             rx_buffer,
             rx_len,
             waiters,
+            params,
             ..
         } = self;
         if !waiters.is_empty() {
@@ -45,6 +47,10 @@ impl<T: Transport> State<T> {
             let entry = InPlaceOf::<T>::sole_entry(link)?;
             let small = engine.rx_sole(id, entry.words(), entry.len())?;
             receive_sole(engine, id, cq, small, entry)?
+        } else if T::is_in_packets(params) {
+            let bytes = rx_buffer.get(..*rx_len)?;
+            let small = engine.rx_sole_packet(id, bytes)?;
+            receive_sole(engine, id, cq, small, InPacket(bytes))?
         } else {
             let bytes = rx_buffer.get(..*rx_len)?;
             let (words, _) = bytes.as_chunks::<8>();
@@ -120,6 +126,17 @@ impl PayloadSource for &[u8] {
     #[inline(always)]
     fn place(self, whole: Whole<UserBuf>) {
         let payload = self.get(whole.header_len..).unwrap_or_default();
+        ripstop_mem::copy_out(whole.memory, payload);
+    }
+}
+
+/// A message in a packet, with its header.
+struct InPacket<'a>(&'a [u8]);
+
+impl PayloadSource for InPacket<'_> {
+    #[inline(always)]
+    fn place(self, whole: Whole<UserBuf>) {
+        let payload = self.0.get(MESSAGE_LEN..).unwrap_or_default();
         ripstop_mem::copy_out(whole.memory, payload);
     }
 }

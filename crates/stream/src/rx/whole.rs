@@ -150,7 +150,8 @@ pub(crate) fn consume_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u
 /// Takes one such message; returns its length in bytes, 0 if it is another case.
 #[inline(never)]
 fn take_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
-    let Some(whole) = engine.rx_whole(id, bytes) else {
+    let whole = engine.rx_whole(id, bytes);
+    let Some(whole) = whole.or_else(|| engine.rx_whole_packet(id, bytes)) else {
         return 0;
     };
     let end = whole.header_len + whole.len;

@@ -4,6 +4,7 @@ use ripstop_engine::id::CqId;
 use ripstop_engine::pool::Place;
 use ripstop_engine::stream::SEND_HEADER;
 use ripstop_types::{Flags, flags};
+use ripstop_wire::rxm::MESSAGE_LEN;
 
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::transport::in_place::InPlace as _;
@@ -56,6 +57,9 @@ pub(crate) struct FastPath {
 
 /// The longest message in bytes that is copied to be sent at once.
 pub(crate) const MAX_COPIED: usize = FAST_SEND_BUFFER - SEND_HEADER;
+
+/// The same of a message in a packet, whose header is longer.
+pub(crate) const MAX_COPIED_IN_PACKET: usize = FAST_SEND_BUFFER - MESSAGE_LEN;
 
 /// The longest message in bytes that may be sent at once, as far as the transport knows; what is sent
 /// in place has no such bound.

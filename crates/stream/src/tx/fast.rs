@@ -11,15 +11,19 @@ use ripstop_engine::pool::Place;
 use ripstop_engine::stream::{SEND_HEADER, SmallMessage};
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, Flags, Result};
+use ripstop_wire::rxm::MESSAGE_LEN;
 
 use crate::region::attach::MIN_ATTACH_BYTES;
 use crate::state::State;
-use crate::state::fast_path::{FastPath, MAX_COPIED, SLOW_FLAGS, off_fast_path};
+use crate::state::fast_path::{
+    FastPath, MAX_COPIED, MAX_COPIED_IN_PACKET, SLOW_FLAGS, off_fast_path,
+};
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
-use crate::transport::{DirectOf, InPlaceOf, Transport};
+use crate::transport::registering::Registering as _;
+use crate::transport::{DirectOf, InPlaceOf, RegisteringOf, Transport};
 use crate::tunables::TX_BUFFER;
 use crate::tx::send::{SendArgs, tag_of};
 
@@ -42,13 +46,15 @@ impl<T: Transport> State<T> {
             true => MIN_ATTACH_BYTES as usize,
             false => usize::MAX,
         };
-        // Packets have other headers than those that it writes.
+        // Packets have longer headers.
         let in_packets = T::is_in_packets(&self.params);
         if let Some(state) = self.ep(ep) {
             let mut fast = FastPath::of(state, inject, send, cq);
             fast.min_attach = min_attach;
             if in_packets {
-                (fast.inject, fast.send, fast.plain_send) = (0, 0, 0);
+                for limit in [&mut fast.inject, &mut fast.send, &mut fast.plain_send] {
+                    *limit = (*limit).min(MAX_COPIED_IN_PACKET + 1);
+                }
             }
             state.fast = fast;
         }
@@ -92,7 +98,11 @@ impl<T: Transport> State<T> {
             let (noted, id) = (completes || fast.counted, state.route(args.dest));
             if buf.len() >= limit {
                 // It goes the usual way.
-            } else if self.burst_open && self.is_coalesced(id, buf) && self.in_burst(id) {
+            } else if !RegisteringOf::<T>::SUPPORTED
+                && self.burst_open
+                && self.is_coalesced(id, buf)
+                && self.in_burst(id)
+            {
                 if self.coalesce(id, buf, &args, completes) {
                     return Ok(());
                 }
@@ -131,6 +141,7 @@ impl<T: Transport> State<T> {
             engine,
             connections,
             scratch,
+            params,
             ..
         } = self;
         let Some(connection) = connections.find(id) else {
@@ -153,10 +164,15 @@ impl<T: Transport> State<T> {
             if InPlaceOf::<T>::SUPPORTED && len > MAX_COPIED {
                 return Err(0);
             }
-            let Some(header) = scratch.first_chunk_mut() else {
-                return Err(0);
-            };
-            let Some(header_len) = engine.try_send_now(id, tag, data, len as u64, header) else {
+            let Some(header_len) = (match T::is_in_packets(params) {
+                true => scratch.first_chunk_mut().and_then(|header| {
+                    let sent = engine.try_send_packet_now(id, tag, data, len as u64, header);
+                    sent.then_some(MESSAGE_LEN)
+                }),
+                false => scratch
+                    .first_chunk_mut()
+                    .and_then(|header| engine.try_send_now(id, tag, data, len as u64, header)),
+            }) else {
                 return Err(0);
             };
             let Some(room) = scratch.get_mut(header_len..) else {

@@ -18,8 +18,9 @@ use ripstop_types::{Errno, FiAddr, Result};
 use crate::state::State;
 use crate::state::fast_path::ACKED;
 use crate::system::System as _;
-use crate::transport::Transport;
 use crate::transport::link::Link as _;
+use crate::transport::registering::Registering as _;
+use crate::transport::{RegisteringOf, Transport};
 use crate::tx::send::tag_of;
 
 /// How long a call waits for the peer to make room for the rest of an operation of which the kernel
@@ -72,8 +73,9 @@ impl<T: Transport> State<T> {
             && buf.len() < state.fast.inject
         {
             let (counted, id) = (state.fast.counted, state.route(dest));
-            // The next progress sends what the kernel holds back; whoever sleeps makes none.
-            let hold = self.burst_open
+            // The next progress sends what the kernel holds back; whoever sleeps makes none. A device holds nothing.
+            let hold = !RegisteringOf::<T>::SUPPORTED
+                && self.burst_open
                 && !self.sends_in_place(id)
                 && !self.unattended
                 && self.waiters.is_empty()

@@ -11,9 +11,11 @@ mod pieces;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod whole;
 
 pub use atomic::{ATOMIC_LEN, AtomicHead, AtomicResult};
 pub use packet::{
     BASE_LEN, Body, MAX_HEADER, Message, Packet, PacketKind, Part, Segment, packet_len,
 };
 pub use unit::{MAX_UNIT_HEADER, Unit, emit_packet};
+pub use whole::{MESSAGE_LEN, emit_message, parse_message};

@@ -22,10 +22,10 @@ pub const MAX_HEADER: usize = BASE_LEN + RENDEZVOUS_LEN;
 const RENDEZVOUS_LEN: usize = 4 * 24 + 8;
 
 /// The only version of the second half of the header.
-const OP_VERSION: u8 = 2;
+pub(super) const OP_VERSION: u8 = 2;
 
 /// The flag of completion data, `FI_REMOTE_CQ_DATA`.
-const REMOTE_CQ_DATA: u32 = 1 << 17;
+pub(super) const REMOTE_CQ_DATA: u32 = 1 << 17;
 
 numbered! {
     /// Where a segment is in its message.

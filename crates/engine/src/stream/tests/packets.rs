@@ -5,7 +5,9 @@ use alloc::vec;
 
 use proptest::prelude::*;
 use ripstop_types::{Flags, RmaIov};
-use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Message, Packet, Part, Segment, emit_packet};
+use ripstop_wire::rxm::{
+    Body, MAX_UNIT_HEADER, MESSAGE_LEN, Message, Packet, Part, Segment, emit_packet,
+};
 use ripstop_wire::xnet::base::{Answer, BaseFlags, Reason, RmaIovs};
 
 use super::*;
@@ -429,6 +431,91 @@ fn a_device_reads_as_many_messages_as_a_queue_has() {
     f.packet(Body::ReadDone(first)).unwrap();
     assert_eq!(f.done(), [1]);
     assert_eq!(memory(&f, first), None);
+}
+
+#[test]
+fn a_short_message_is_sent_before_anything_is_noted_of_it() {
+    let mut f = Fixture::down();
+    let sent = |f: &Fixture, data, len| {
+        let mut header = [0; MESSAGE_LEN];
+        let sent = f
+            .engine
+            .try_send_packet_now(Some(f.conn), Some(7), data, len, &mut header);
+        sent.then_some(header)
+    };
+    assert_eq!(sent(&f, None, 5), None);
+    f.up_in_packets();
+    for data in [None, Some(9)] {
+        let send = Send {
+            tag: Some(7),
+            data,
+            iov: Iov::one(Mem(0x1000, 5)),
+            context: 1,
+            completion: true,
+            inject: false,
+            ack: false,
+            work: false,
+        };
+        let mut usual = [0; MAX_UNIT_HEADER];
+        let len = f.engine.packet(f.conn, &send, None, &mut usual);
+        assert_eq!(
+            sent(&f, data, 5).as_ref().map(|header| &header[..]),
+            Some(&usual[..len])
+        );
+    }
+    // What is announced, and what something waits in front of, is for the usual way.
+    assert!(sent(&f, None, 100).is_some() && sent(&f, None, 101).is_none());
+    assert!(matches!(f.send(1, None, 5), Ok(SendPlan::Packet { .. })));
+    assert_eq!(sent(&f, None, 5), None);
+    f.flush();
+    assert!(sent(&f, None, 5).is_some());
+    // Only packets have such headers.
+    let mut other = Fixture::new();
+    assert_eq!(sent(&other, None, 5), None);
+    assert!(
+        other
+            .engine
+            .rx_whole_packet(other.conn, &[0; 100])
+            .is_none()
+    );
+}
+
+#[test]
+fn a_whole_message_in_a_packet_is_taken_in_one_step() {
+    let mut f = Fixture::down();
+    f.up_in_packets();
+    let unit = |tag, data, len: u64, payload: usize| {
+        let message = Message { tag, data, len };
+        let packet = Packet {
+            conn: 0,
+            body: Body::Eager(message),
+        };
+        let mut bytes = vec![0; MAX_UNIT_HEADER];
+        let flags = BaseFlags::empty();
+        let len = emit_packet(ByteOrder::Little, flags, &packet, &mut bytes).unwrap();
+        bytes.resize(len + payload, 0xee);
+        bytes
+    };
+    let bytes = unit(Some(5), None, 8, 8);
+    // It has no receive.
+    assert!(f.engine.rx_whole_packet(f.conn, &bytes).is_none());
+    f.recv(1, Some(5), 64);
+    f.recv(2, Some(6), 64);
+    // Not all is there; it says more than that.
+    assert!(f.engine.rx_whole_packet(f.conn, &bytes[..87]).is_none());
+    let with_data = unit(Some(5), Some(1), 8, 8);
+    assert!(f.engine.rx_whole_packet(f.conn, &with_data).is_none());
+    let more = [&bytes[..], &bytes].concat();
+    let whole = f.engine.rx_whole_packet(f.conn, &more).unwrap();
+    assert_eq!((whole.header_len, whole.len), (MESSAGE_LEN, 8));
+    assert_eq!(f.done(), [1]);
+    // Sole, for the queue that is being read.
+    assert!(f.engine.rx_sole_packet(f.conn, &more).is_none());
+    let next = unit(Some(6), None, 8, 8);
+    let small = f.engine.rx_sole_packet(f.conn, &next).unwrap();
+    let (whole, completion) = f.engine.rx_fast::<true>(f.conn, f.cq, small).unwrap();
+    assert_eq!((whole.len, completion.context, completion.tag), (8, 2, 6));
+    assert!(f.engine.rx_in_header(f.conn));
 }
 
 #[test]
