@@ -7,7 +7,9 @@ use std::ops::Range;
 use ripstop_os::IoVecMut;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op, RmaIov, RmaIovs};
+use ripstop_wire::xnet::base::{
+    BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, RmaIov, RmaIovs, emit_msg,
+};
 
 /// What has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,19 @@ impl Inbox {
         while let (Some(unit), Some(vec)) = (self.units.front().copied(), room.as_mut()) {
             if filled == vec.len() {
                 (room, filled) = (vecs.next(), 0);
+                continue;
+            }
+            if let Incoming::Packet(slot, len) = unit
+                && self.read == 0
+                && vec.len() - filled >= BASE_LEN + len
+            {
+                // All at once, as most of them.
+                let header = emit_msg(ByteOrder::NATIVE, BaseFlags::empty(), 0, len as u64);
+                vec.copy_part_from(filled, &header);
+                copy(slot, 0..len, vec, filled + BASE_LEN);
+                (filled, total) = (filled + BASE_LEN + len, total + BASE_LEN + len);
+                self.units.pop_front();
+                done.push(slot);
                 continue;
             }
             if self.read == 0 {

@@ -22,6 +22,7 @@ use ripstop_stream::rxm;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::{BASE_LEN, Body, Packet};
+use ripstop_wire::xnet::base;
 
 use crate::rxm::NAME;
 use crate::rxm::credits::Credits;
@@ -153,6 +154,8 @@ pub(crate) struct Pipe {
     /// Messages that the peer may read.
     announced: HashMap<u16, Vec<Mr>>,
     ended: bool,
+    /// Room for what the device tells.
+    completions: [Wc; COMPLETIONS],
     /// The last look at the completion queue did not come to its end.
     is_behind: bool,
 }
@@ -197,6 +200,7 @@ impl Pipe {
             told: 0,
             announced: HashMap::new(),
             ended: false,
+            completions: [Wc::default(); COMPLETIONS],
             is_behind: false,
         };
         (0..receives).try_for_each(|slot| pipe.post_receive(slot))?;
@@ -291,15 +295,17 @@ impl Pipe {
     /// Takes what was completed.
     pub(crate) fn poll(&mut self) {
         self.is_behind = true;
+        let mut any = false;
         for _ in 0..ROUNDS {
-            let mut completions = [Wc::default(); COMPLETIONS];
-            let count = self.cq.poll(&mut completions).unwrap_or_else(|error| {
+            let count = self.cq.poll(&mut self.completions).unwrap_or_else(|error| {
                 fi_warn!(NAME, Subsys::Cq, "the device tells no completions: {error}");
                 self.ended = true;
                 0
             });
-            for completion in completions.iter().take(count) {
-                self.complete(completion);
+            any |= count > 0;
+            for at in 0..count {
+                let completion = self.completions[at];
+                self.complete(&completion);
             }
             if count < COMPLETIONS {
                 self.is_behind = false;
@@ -309,10 +315,11 @@ impl Pipe {
         if !self.is_behind && self.ear.heard().is_some() {
             self.ended = true;
         }
-        if !self.ended {
+        // What waits does so for a completion.
+        if any && !self.ended {
             self.advance();
+            self.give_credits();
         }
-        self.give_credits();
     }
 
     fn complete(&mut self, completion: &Wc) {
@@ -499,6 +506,9 @@ impl Pipe {
     fn step(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
         match &mut self.outgoing {
             Outgoing::Header => {
+                if let Some(used) = self.send_packet(vec, skip)? {
+                    return Ok(used);
+                }
                 let (used, started) = self.header.take(vec, skip)?;
                 if let Some(started) = started {
                     self.begin(started)?;
@@ -510,6 +520,30 @@ impl Pipe {
             Outgoing::Write(_) => self.fill_write(vec, skip),
             Outgoing::Read(_) => Err(Errno::EAGAIN),
         }
+    }
+
+    /// Takes a packet that is all there in `vec` behind the first `skip` bytes, with its unit header, as most are;
+    /// `None` for any other unit.
+    ///
+    /// # Errors
+    /// [`Errno::EAGAIN`] while there is no room: nothing of it is taken.
+    fn send_packet(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<Option<usize>> {
+        let Some((len, ack)) = self.header.whole_packet(vec, skip) else {
+            return Ok(None);
+        };
+        if !(BASE_LEN..=self.shape.packet_max).contains(&len) {
+            return Err(Errno::EMSGSIZE);
+        }
+        if !self.credits.may_send() {
+            return Err(Errno::EAGAIN);
+        }
+        let slot = self.take_slot().ok_or(Errno::EAGAIN)?;
+        self.credits.spend();
+        let room = self.sends.bytes(self.shape.buffer_at(slot), len);
+        vec.copy_part(skip + base::BASE_LEN, room);
+        let mark = if ack { ACKED } else { 0 };
+        self.post_buffer(slot, len, Operation::Send(None), mark)?;
+        Ok(Some(base::BASE_LEN + len))
     }
 
     fn begin(&mut self, started: Started) -> Result<()> {
@@ -583,6 +617,9 @@ impl Pipe {
     pub(crate) fn recv(&mut self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
         if self.inbox.is_empty() {
             self.poll();
+            if self.inbox.is_empty() {
+                return self.found_nothing();
+            }
         }
         let mut done = std::mem::take(&mut self.spare.done);
         let (receives, shape) = (&self.receives, self.shape);
@@ -597,11 +634,17 @@ impl Pipe {
         self.spare.done = done;
         self.give_credits();
         match read {
-            Err(Errno::EAGAIN) if self.ended => match self.ear.heard() {
-                Some(Errno::ENODEV) => Err(Errno::ENODEV),
-                _ => Ok(0),
-            },
+            Err(Errno::EAGAIN) => self.found_nothing(),
             read => read,
+        }
+    }
+
+    /// What a read says that finds nothing.
+    fn found_nothing(&self) -> Result<usize> {
+        match (self.ended, self.ear.heard()) {
+            (false, _) => Err(Errno::EAGAIN),
+            (true, Some(Errno::ENODEV)) => Err(Errno::ENODEV),
+            (true, _) => Ok(0),
         }
     }
 }
