@@ -31,7 +31,8 @@ use crate::api::stx::SharedTx;
 use crate::state::held::At;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::listener::Listener as _;
-use crate::transport::{InPlaceOf, Transport};
+use crate::transport::registering::Registering as _;
+use crate::transport::{InPlaceOf, RegisteringOf, Transport};
 use crate::tunables::MAX_HELLO;
 use crate::tx::send::SendArgs;
 
@@ -414,9 +415,8 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     #[inline(always)]
     fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
         let mut state = self.inner.state.lock();
-        if InPlaceOf::<T>::SUPPORTED
-            && let (&[buf], &[to], None, None) = (iov, call.remote, call.data, call.flags)
-        {
+        let at_once = InPlaceOf::<T>::SUPPORTED || RegisteringOf::<T>::SUPPORTED;
+        if at_once && let (&[buf], &[to], None, None) = (iov, call.remote, call.data, call.flags) {
             return state.write_one(self.id, buf, to, call.peer, call.context);
         }
         state.write(self.id, iov, call)

@@ -14,7 +14,8 @@ use ripstop_wire::xnet::rdm::CONTEXTS;
 use crate::state::accepting::Request;
 use crate::state::fast_path::{ACKED, FastPath, SLOW_FLAGS, SPECIAL, max_sent_at_once};
 use crate::transport::in_place::InPlace as _;
-use crate::transport::{InPlaceOf, Transport};
+use crate::transport::registering::Registering as _;
+use crate::transport::{InPlaceOf, RegisteringOf, Transport};
 
 /// The part of an endpoint that MSG has.
 #[derive(Debug)]
@@ -304,7 +305,8 @@ impl FastPath {
             }
             fast.send = bound(send, ep.max_msg_size);
         }
-        if ep.tx_ready && ep.has_rma && !ep.writes_counted && InPlaceOf::<T>::SUPPORTED {
+        let at_once = InPlaceOf::<T>::SUPPORTED || RegisteringOf::<T>::SUPPORTED;
+        if ep.tx_ready && ep.has_rma && !ep.writes_counted && at_once {
             fast.write = bound(send, ep.max_msg_size);
         }
         if !ep.tx_flags.intersects(SLOW_FLAGS) {

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use ripstop_engine::mr::Access;
 use ripstop_mem::UserBuf;
-use ripstop_types::{Errno, Result};
+use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
 
 /// How a link lets a device reach memory of the program, in a stream of packets
@@ -45,6 +45,12 @@ pub trait Registering<L> {
     /// Whether the device writes to peers straight from this memory, which the program has registered. Then
     /// the memory is in use until the write is delivered, and the completion says so.
     fn writes_from(_memory: &[UserBuf]) -> bool {
+        false
+    }
+
+    /// Has the device write a short piece of memory to the peer's at once, by a copy, if nothing else is being written to
+    /// the link; `false` says that nothing was done.
+    fn write_now(_link: &L, _to: RmaIov, _memory: UserBuf) -> bool {
         false
     }
 

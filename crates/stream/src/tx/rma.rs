@@ -54,7 +54,10 @@ impl<T: Transport> State<T> {
             && !connection.mapped
             && let Some(link) = &connection.link
             && let Some(header) = self.engine.try_write_now(id, to)
-            && InPlaceOf::<T>::send_short(link, &header, buf)
+            && match RegisteringOf::<T>::SUPPORTED {
+                true => RegisteringOf::<T>::write_now(link, to, buf),
+                false => InPlaceOf::<T>::send_short(link, &header, buf),
+            }
         {
             let completion = context.filter(|_| state.fast.send_completes);
             self.engine.written_now(state.fast.write_cq, completion);

@@ -12,7 +12,7 @@ use ripstop_ibverbs::{self as ibverbs, CmId, EventChannel, Mr};
 use ripstop_mem::UserBuf;
 use ripstop_os::{Epoll, Interest, IoVec, IoVecMut, Shutdown};
 use ripstop_stream::{Access, Link, Os, Registering, System as _};
-use ripstop_types::{Errno, Result};
+use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::NAME;
@@ -303,6 +303,12 @@ impl Registering<RdmaLink> for ByDevice {
         let mut handshake = link.handshake.lock();
         let pipe = handshake.pipe.as_mut().ok_or(Errno::ENOTCONN)?;
         pipe.tell_read(memory)
+    }
+
+    fn write_now(link: &RdmaLink, to: RmaIov, memory: UserBuf) -> bool {
+        let mut handshake = link.handshake.lock();
+        let pipe = handshake.pipe.as_mut();
+        pipe.is_some_and(|pipe| pipe.write_now(&to, memory))
     }
 
     fn announce(link: &RdmaLink, index: u16, memory: &[UserBuf]) -> Result<RmaIovs> {

@@ -522,6 +522,11 @@ impl Pipe {
         }
     }
 
+    /// Whether the next byte of the stream begins a unit.
+    fn is_between_units(&self) -> bool {
+        matches!(self.outgoing, Outgoing::Header) && self.header.is_empty()
+    }
+
     /// Takes a packet that is all there in `vec` behind the first `skip` bytes, with its unit header, as most are;
     /// `None` for any other unit.
     ///

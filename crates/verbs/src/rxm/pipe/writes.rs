@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ripstop_ibverbs::{Operation, Remote};
+use ripstop_mem::UserBuf;
 use ripstop_os::IoVec;
 use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
@@ -83,6 +84,28 @@ struct Made {
 }
 
 impl Pipe {
+    /// Writes a short piece of memory of the program at once, by a buffer; `false` says that nothing was done: there is
+    /// no room, or something is being written to the link.
+    pub(crate) fn write_now(&mut self, to: &RmaIov, memory: UserBuf) -> bool {
+        let Ok(to) = remote(to.addr, to.key) else {
+            return false;
+        };
+        let len = memory.len();
+        let fits = 0 < len && len <= self.shape.packet_max;
+        if self.ended || !fits || !self.is_between_units() {
+            return false;
+        }
+        let Some(slot) = self.take_slot() else {
+            return false;
+        };
+        let room = self.sends.bytes(self.shape.buffer_at(slot), len);
+        IoVec::from_user(memory).copy_part(0, room);
+        let posted = self.post_buffer(slot, len, Operation::Write(to, None), 0);
+        let is_posted = posted.is_ok();
+        self.note_failure(posted);
+        is_posted
+    }
+
     /// Takes bytes of `vec` behind the first `skip` for the write that is being written to the link.
     ///
     /// # Errors
