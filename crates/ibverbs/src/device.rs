@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -19,13 +20,18 @@ use crate::sys::{
     ibv_port_attr,
 };
 
-/// The folder in which the kernel has an entry for each device that programs can open.
-const DEVICES: &str = "/sys/class/infiniband_verbs";
+/// The folder in which the kernel has an entry for each device that programs can open, below [`sysfs`].
+const DEVICES: &str = "class/infiniband_verbs";
+
+/// The root of sysfs: the variable that libibverbs looks at, too, says where it is mounted.
+fn sysfs() -> PathBuf {
+    std::env::var_os("SYSFS_PATH").map_or_else(|| PathBuf::from("/sys"), PathBuf::from)
+}
 
 /// Whether the kernel has RDMA devices, found out without opening a library.
 #[must_use]
 pub fn has_devices() -> bool {
-    let Ok(entries) = std::fs::read_dir(DEVICES) else {
+    let Ok(entries) = std::fs::read_dir(sysfs().join(DEVICES)) else {
         return false;
     };
     entries
