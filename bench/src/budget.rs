@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::callgrind::Cost;
+use crate::device::Device;
 use crate::operation::Operation;
 use crate::{callgrind, existing, fresh, top};
 
@@ -106,12 +107,22 @@ pub(crate) fn check(lib: Option<&Path>, lower: bool) -> Result<bool> {
         None => fresh::built()?,
     };
     for (provider, entries) in &mut budget.0 {
+        let device = match Device::of(provider) {
+            Ok(device) => device,
+            Err(why) => {
+                println!("SKIP {provider}: {why:#}");
+                continue;
+            }
+        };
         let mut costs = BTreeMap::new();
         for (key, allowed) in entries {
             let (operation, quantity) = parse_key(key)?;
             let cost = match costs.entry(operation) {
                 Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => *new.insert(callgrind::measure(&lib, provider, operation)?),
+                Entry::Vacant(new) => {
+                    let cost = callgrind::measure(&lib, provider, device.as_ref(), operation);
+                    *new.insert(cost?)
+                }
             };
             good &= check_one(provider, key, quantity, cost, allowed);
         }

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::device::Device;
 use crate::operation::Operation;
 
 /// The first of two runs; the second has twice as many.
@@ -76,18 +77,23 @@ pub(crate) fn is_there() -> bool {
 ///
 /// # Errors
 /// When valgrind or the program under it fails.
-pub(crate) fn measure(lib: &Path, provider: &str, operation: Operation) -> Result<Cost> {
+pub(crate) fn measure(
+    lib: &Path,
+    provider: &str,
+    device: Option<&Device>,
+    operation: Operation,
+) -> Result<Cost> {
     let dir = tempfile::tempdir()?;
+    let subject = Subject {
+        lib,
+        provider,
+        device,
+    };
     let sure = |messages| -> Result<Count> {
         let mut runs = Runs::default();
         while !runs.is_sure() {
-            runs.add(run(
-                lib,
-                provider,
-                operation,
-                messages,
-                &dir.path().join("out"),
-            )?);
+            let out = dir.path().join("out");
+            runs.add(run(&subject, operation, messages, &out)?);
         }
         Ok(runs.least())
     };
@@ -100,16 +106,21 @@ pub(crate) fn measure(lib: &Path, provider: &str, operation: Operation) -> Resul
     })
 }
 
-/// What is counted outside this program, and how many messages were late.
-fn run(
-    lib: &Path,
-    provider: &str,
-    operation: Operation,
-    messages: u32,
-    out: &Path,
-) -> Result<Count> {
+/// What is counted.
+struct Subject<'a> {
+    lib: &'a Path,
+    provider: &'a str,
+    /// What the provider uses in place of one of the machine's.
+    device: Option<&'a Device>,
+}
+
+/// What is counted outside this program and its device, and how many messages were late.
+fn run(subject: &Subject<'_>, operation: Operation, messages: u32, out: &Path) -> Result<Count> {
     let program = std::env::current_exe()?;
     let mut command = Command::new("valgrind");
+    if let Some(device) = subject.device {
+        command.envs(device.environment());
+    }
     // What a domain does once a second is not the cost of a message, which takes a hundred times as long here.
     command.envs([("FI_LOG_STALL", "0"), ("FI_STATUS_PAGE", "0")]);
     command
@@ -126,12 +137,12 @@ fn run(
         .args([
             "client",
             "--provider",
-            provider,
+            subject.provider,
             "--operation",
             operation.key(),
         ])
         .args(["--messages", &messages.to_string(), "--lib"])
-        .arg(lib);
+        .arg(subject.lib);
     let output = command.output().context("cannot run valgrind")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(
@@ -143,7 +154,9 @@ fn run(
     let late = String::from_utf8_lossy(&output.stdout).trim().parse();
     let late = late.context("the client did not say how many messages were late")?;
     let text = std::fs::read_to_string(out).context("callgrind wrote no file")?;
-    let (instructions, calls) = counted(&text, &program.to_string_lossy());
+    let mut own = vec![program.to_string_lossy()];
+    own.extend(subject.device.map(|device| device.object()));
+    let (instructions, calls) = counted(&text, &own);
     ensure!(
         instructions > 0,
         "callgrind counted nothing inside {}",
@@ -160,12 +173,12 @@ fn run(
 /// lets them read the time.
 const TIME: &str = "clock_gettime";
 
-/// Instructions and system calls, without those of the file `own`.
+/// Instructions and system calls, without those of the files `own`.
 ///
 /// The format is that of `callgrind` without compression: `ob=` and `fn=` lines name the file and the
 /// function of the cost lines that follow; the cost line after a `calls=` line is that of the callee
 /// and counted there. Costs that are 0 are left out at the end of a line.
-fn counted(text: &str, own: &str) -> (u64, u64) {
+fn counted(text: &str, own: &[impl AsRef<str>]) -> (u64, u64) {
     let (mut instructions, mut calls) = (0, 0);
     let (mut object, mut function, mut of_callee) = ("", "", false);
     for line in text.lines() {
@@ -177,7 +190,7 @@ fn counted(text: &str, own: &str) -> (u64, u64) {
             of_callee = true;
         } else if line.starts_with(|c: char| c.is_ascii_digit())
             && !std::mem::take(&mut of_callee)
-            && object != own
+            && own.iter().all(|own| own.as_ref() != object)
         {
             let mut costs = line.split(' ').skip(1).map_while(|cost| cost.parse().ok());
             instructions += costs.next().unwrap_or(0_u64);
@@ -228,7 +241,8 @@ mod tests {
                     ob=/lib/x.so\nfl=b.c\nfn=send\n20 300\n+1 2\n21 600 2 9\ncfn=copy\n\
                     calls=1 0\n22 7\n\nfn=copy\n0 7 3\n0 0 1 1\n\nob=/lib/c.so\n\
                     fn=clock_gettime@@X\n0 4 20 1\ntotals: 919\n";
-        assert_eq!(counted(text, "/bin/bench"), (907 + 4, 6));
-        assert_eq!(counted(text, "/lib/x.so").0, 6 + 4);
+        assert_eq!(counted(text, &["/bin/bench"]), (907 + 4, 6));
+        assert_eq!(counted(text, &["/lib/x.so"]).0, 6 + 4);
+        assert_eq!(counted(text, &["/lib/x.so", "/bin/bench"]), (4, 0));
     }
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
+use crate::device::Device;
 use crate::operation::Operation;
 use crate::{callgrind, existing};
 
@@ -19,6 +20,7 @@ pub(crate) fn print(libs: &[PathBuf], provider: &str) -> Result<()> {
         .iter()
         .map(|lib| existing(lib))
         .collect::<Result<Vec<_>>>()?;
+    let device = Device::of(provider)?;
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
     let mut header = vec!["instructions".to_owned()];
@@ -31,7 +33,7 @@ pub(crate) fn print(libs: &[PathBuf], provider: &str) -> Result<()> {
     for operation in Operation::ALL {
         let mut row = vec![operation.key().to_owned()];
         for lib in &libs {
-            let cost = callgrind::measure(lib, provider, operation)?;
+            let cost = callgrind::measure(lib, provider, device.as_ref(), operation)?;
             row.push(format!("{:.0}", cost.instructions));
             late = late.max(cost.late);
         }

@@ -15,6 +15,7 @@ mod client;
 mod compare;
 mod comparison;
 mod count;
+mod device;
 mod fresh;
 mod machine;
 mod open;

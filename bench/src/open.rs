@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, anyhow};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{AvAttr, CqAttr, Domain, Endpoint as _, Provider};
 use ripstop_core::{DomainAttr, EpAttr, FidToken, Hints, Info};
-use ripstop_types::{EpType, Flags, Progress, Threading, Version};
+use ripstop_types::{EpType, Flags, MrMode, Progress, Threading, Version};
 
 /// The first offer of tagged RDM endpoints with more capabilities, over loopback where the provider
 /// is one over IP.
@@ -14,6 +14,11 @@ use ripstop_types::{EpType, Flags, Progress, Threading, Version};
 /// # Errors
 /// What the provider says when there is none.
 pub(crate) fn find<P: Provider>(provider: &P, more: Flags) -> Result<Info> {
+    // What devices want of registrations.
+    let mr_mode = match provider.name().starts_with("verbs") {
+        true => MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
+        false => MrMode::empty(),
+    };
     let hints = Hints {
         caps: Flags::MSG | Flags::TAGGED | more,
         ep: Some(EpAttr {
@@ -24,6 +29,7 @@ pub(crate) fn find<P: Provider>(provider: &P, more: Flags) -> Result<Info> {
             threading: Threading::Domain,
             control_progress: Progress::Manual,
             progress: Progress::Manual,
+            mr_mode,
             ..DomainAttr::default()
         }),
         ..Hints::default()
