@@ -9,6 +9,7 @@
 //! `docs/design/verbs.md` says why it is so, and what is missing.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod atomic;
 mod batch;
 mod call;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ripstop_core::hints::Request;
-use ripstop_core::ip::answers;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, provider};
 use ripstop_ibverbs::{available, has_devices};
@@ -11,8 +10,8 @@ use ripstop_stream::Fabric;
 use ripstop_stream::attr::{apply_defaults, packet_offer, provider_version};
 use ripstop_types::{Errno, Flags, MrMode, MsgOrder, Result, Version, flags};
 
+use crate::answer;
 use crate::devices::Device;
-use crate::provider::{is_from, none, strange};
 use crate::rxm::NAME;
 use crate::rxm::params::Params;
 use crate::rxm::transport::RxmVerbs;
@@ -79,25 +78,10 @@ impl ProviderInfo for RxmVerbsProvider {
         }
         let devices = match self.params.devices(request.flags.contains(Flags::RESCAN)) {
             Ok(devices) if !devices.is_empty() => devices,
-            Ok(_) => return Refusal::Failed(Errno::ENODEV, none().to_owned()).into(),
-            Err(error) => {
-                let why = "the RDMA devices of this machine cannot be read".to_owned();
-                return Refusal::Failed(error, why).into();
-            }
+            Ok(_) => return answer::none().into(),
+            Err(error) => return answer::unreadable(error).into(),
         };
-        let mut answer = Answer::default();
-        for device in &devices {
-            match answers(request, &self.offer(device), &device.addresses) {
-                Ok(infos) => {
-                    let (own, others): (Vec<_>, Vec<_>) =
-                        infos.into_iter().partition(|info| is_from(device, info));
-                    answer.infos.extend(own);
-                    let others = others.iter().map(|info| strange(device, info));
-                    answer.refusals.extend(others);
-                }
-                Err(why) => answer.refusals.push(why.into()),
-            }
-        }
+        let mut answer = answer::of_devices(&devices, request, |device| self.offer(device));
         for info in &mut answer.infos {
             apply_defaults(info, (*self.params).as_ref(), request.hints);
             self.params.rxm.apply(info);
