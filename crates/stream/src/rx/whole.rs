@@ -2,7 +2,7 @@
 //! place.
 
 use ripstop_engine::id::ConnId;
-use ripstop_engine::stream::Engine;
+use ripstop_engine::stream::{Engine, Whole};
 use ripstop_mem::UserBuf;
 use ripstop_types::Errno;
 
@@ -150,10 +150,22 @@ pub(crate) fn consume_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u
 /// Takes one such message; returns its length in bytes, 0 if it is another case.
 #[inline(never)]
 fn take_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
-    let whole = engine.rx_whole(id, bytes);
-    let Some(whole) = whole.or_else(|| engine.rx_whole_packet(id, bytes)) else {
-        return 0;
-    };
+    match engine.rx_whole(id, bytes) {
+        Some(whole) => place(&whole, bytes),
+        None => take_whole_packet(engine, id, bytes),
+    }
+}
+
+/// The same on a connection for packets.
+#[inline(never)]
+fn take_whole_packet(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
+    let whole = engine.rx_whole_packet(id, bytes);
+    whole.map_or(0, |whole| place(&whole, bytes))
+}
+
+/// Copies the payload of a message at the front of `bytes`; returns the message's length in bytes.
+#[inline(always)]
+fn place(whole: &Whole<UserBuf>, bytes: &[u8]) -> usize {
     let end = whole.header_len + whole.len;
     if let Some(payload) = bytes.get(whole.header_len..end) {
         ripstop_mem::copy_out(whole.memory, payload);
