@@ -19,6 +19,7 @@ mod handover;
 mod lane;
 mod member;
 mod opened;
+mod pages;
 mod plan;
 mod protocol;
 mod report;

@@ -12,12 +12,12 @@ use ripstop_core::provider::{
 };
 use ripstop_core::registry::Refusal;
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
-use ripstop_mem::Parked;
 use ripstop_os::SharedBuf;
 use ripstop_types::{EpType, Errno, FiAddr, Flags, MrMode, Progress, RmaIov, Threading, Version};
 
 use super::av::{CHUNK, peer};
 use super::lane::{ACK, Done, Lane, Post};
+use super::pages::Pages;
 use super::protocol::Measured;
 use super::subject::{KEY, Lacks, Wanted, home};
 use crate::endpoint::{Opening, RECV, SEND, failure, name};
@@ -172,8 +172,8 @@ pub(super) struct OneToOne<D: Domain> {
     /// All that this endpoint has met, by rank from 1 on, where it is the first.
     peers: Vec<FiAddr>,
     _target: Option<SharedBuf>,
-    from: Parked,
-    into: Parked,
+    from: Pages,
+    into: Pages,
 }
 
 impl<D: Domain> OneToOne<D> {
@@ -183,7 +183,7 @@ impl<D: Domain> OneToOne<D> {
         let av = domain.av(&AvAttr::default()).context("fi_av_open")?;
         ep.bind_av(&av).context("fi_ep_bind")?;
         ep.enable().context("fi_enable")?;
-        let into = Parked::park(vec![2; largest]);
+        let into = Pages::of(2, largest);
         let target = match memory {
             Some(true) => Some(SharedBuf::zeroed(largest).context("memory for peers")?),
             _ => None,
@@ -211,7 +211,7 @@ impl<D: Domain> OneToOne<D> {
             inject_size: info.tx.inject_size,
             peer: FiAddr::UNSPEC,
             peers: Vec::new(),
-            from: Parked::park(vec![1; largest]),
+            from: Pages::of(1, largest),
             into,
         })
     }

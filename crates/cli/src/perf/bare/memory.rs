@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, Result, bail};
+use ripstop_mem::Region;
 use ripstop_mem::ring::Window;
-use ripstop_mem::{Parked, Region};
 use ripstop_os::{
     AttachError, IoVec, IoVecMut, NamedMemory, Process, Remote, Shareable, SharedBuf,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{Bare, Wait};
+use crate::perf::pages::Pages;
 use crate::perf::protocol::{Kind, Side, Test};
 
 /// Bytes of the buffer of each direction; the caches have room for it.
@@ -48,8 +49,8 @@ pub(in crate::perf) struct Memory {
     /// The buffer of what comes, and that of what goes, which is the other process's.
     coming: SharedBuf,
     going: Option<Window>,
-    from: Parked,
-    into: Parked,
+    from: Pages,
+    into: Pages,
     peer: Option<(Process, Known)>,
     /// Parts that were put and got, and attaches that are over, in all.
     put: u64,
@@ -64,8 +65,8 @@ impl Memory {
             counters: None,
             coming: SharedBuf::zeroed(BUFFER).context("memory for two processes")?,
             going: None,
-            from: Parked::park(vec![1; largest]),
-            into: Parked::park(vec![2; largest]),
+            from: Pages::of(1, largest),
+            into: Pages::of(2, largest),
             peer: None,
             put: 0,
             got: 0,
