@@ -27,8 +27,8 @@ pub(super) const LOST: u8 = 125;
 /// ten seconds, and its own watchdog is the better one: it says what ran.
 const AROUND: Duration = Duration::from_secs(90);
 
-/// Memory of a guest, in MiB.
-const MEMORY: &str = "768";
+/// Memory of a guest, in MiB, if nothing else is asked for.
+pub(super) const MEMORY: u32 = 768;
 
 /// The name under which a guest finds the folder that it shares with this machine.
 const TAG: &str = "lab";
@@ -46,6 +46,8 @@ pub(super) struct Task<'a> {
     pub(super) nodes: u8,
     /// The kind of RDMA device, `none` if there is none.
     pub(super) rdma: &'a str,
+    /// Memory of each guest, in MiB.
+    pub(super) memory: u32,
     /// The longest that the script may take.
     pub(super) limit: Duration,
     /// A folder of this run's own.
@@ -171,7 +173,12 @@ impl Task<'_> {
         command
             .current_dir(self.folder)
             .args(["-M", "pc", "-accel", "tcg", "-cpu", "max", "-smp", "2"])
-            .args(["-m", MEMORY, "-nodefaults", "-no-user-config"])
+            .args([
+                "-m",
+                &self.memory.to_string(),
+                "-nodefaults",
+                "-no-user-config",
+            ])
             .args(["-display", "none", "-no-reboot"])
             .arg("-kernel")
             .arg(&self.kernel.image)

@@ -67,6 +67,9 @@ struct Setup {
     /// A program of this machine to put into /usr/local/bin, with its libraries; may be given several times.
     #[arg(long, value_name = "PROGRAM")]
     add: Vec<PathBuf>,
+    /// Memory of each guest.
+    #[arg(long, value_name = "MiB", default_value_t = guest::MEMORY, value_parser = clap::value_parser!(u32).range(256..))]
+    memory: u32,
 }
 
 #[derive(Args)]
@@ -156,6 +159,7 @@ fn run_script(ws: &Workspace, run: &Run) -> anyhow::Result<u8> {
         script: Some(&run.script),
         nodes: run.nodes,
         rdma: run.setup.rdma.name(),
+        memory: run.setup.memory,
         limit: Duration::from_secs(run.limit),
         folder: &folder.path,
     };
@@ -197,6 +201,7 @@ fn open_shell(ws: &Workspace, shell: &Shell) -> anyhow::Result<u8> {
         script: None,
         nodes: 1,
         rdma: shell.setup.rdma.name(),
+        memory: shell.setup.memory,
         limit: Duration::from_secs(shell.limit),
         folder: &folder.path,
     };

@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::lab::guest::{Ended, Task};
+use crate::lab::guest::{self, Ended, Task};
 use crate::lab::kernel::Series;
 use crate::lab::packages::Unavailable;
 use crate::lab::{Lab, Rdma, SKIPPED, SOURCES, told, userland};
@@ -333,6 +333,7 @@ impl Suite<'_> {
             script: Some(&script),
             nodes: row.nodes,
             rdma: row.rdma.name(),
+            memory: guest::MEMORY,
             limit: Duration::from_secs(row.limit),
             folder: &folder.path,
         };
