@@ -32,6 +32,11 @@ impl Device {
     }
 
     fn new() -> Result<Self> {
+        let interfaces = ripstop_os::net::interfaces()?;
+        ensure!(
+            interfaces.iter().any(|it| it.usable() && !it.loopback),
+            "no interface but loopback has an address, and devices are found by that"
+        );
         let folder = tempfile::tempdir()?;
         let object = folder.path().canonicalize()?.join("device.so");
         let mut compiler = Command::new("cc");
