@@ -149,8 +149,9 @@ fn is_address_of(channel: &Arc<EventChannel>, context: &Arc<Context>, addr: &Soc
     let Ok(id) = CmId::new(channel) else {
         return false;
     };
-    let bound = id.bind(&SocketAddr::new(addr.ip(), 0));
-    bound.is_ok() && id.device(std::slice::from_ref(context)).is_some()
+    let mut any_port = *addr;
+    any_port.set_port(0);
+    id.bind(&any_port).is_ok() && id.device(std::slice::from_ref(context)).is_some()
 }
 
 /// An address of a device of an open fabric.

@@ -41,7 +41,10 @@ impl RdmaLink {
     pub(crate) fn to(to: &SocketAddr, from: Option<SocketAddr>, shape: Shape) -> Result<Self> {
         let events = EventChannel::new()?;
         let id = CmId::new(&events)?;
-        let from = from.map(|from| SocketAddr::new(from.ip(), 0));
+        let from = from.map(|mut from| {
+            from.set_port(0);
+            from
+        });
         Self::new(events, id, Step::Fresh(*to, from), &[], shape)
     }
 

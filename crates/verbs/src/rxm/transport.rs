@@ -48,8 +48,9 @@ impl Transport for RxmVerbs {
         match asked {
             Some(addr) if !addr.ip().is_unspecified() => addr,
             _ => {
-                let ip = params.first_address(domain).ip();
-                SocketAddr::new(ip, asked.map_or(0, |addr| addr.port()))
+                let mut own = params.first_address(domain);
+                own.set_port(asked.map_or(0, |addr| addr.port()));
+                own
             }
         }
     }
