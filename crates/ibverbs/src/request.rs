@@ -227,6 +227,21 @@ impl<'a> RecvRequest<'a> {
         })
     }
 
+    /// The same into one piece.
+    #[inline]
+    #[must_use]
+    pub const fn one(id: u64, memory: &'a Sge) -> Self {
+        Self {
+            raw: ibv_recv_wr {
+                wr_id: id,
+                next: ptr::null_mut(),
+                sg_list: ptr::from_ref(memory).cast_mut().cast(),
+                num_sge: 1,
+            },
+            _memory: PhantomData,
+        }
+    }
+
     /// The number it was made with.
     #[must_use]
     pub fn id(&self) -> u64 {

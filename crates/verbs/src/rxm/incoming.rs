@@ -100,14 +100,10 @@ impl Inbox {
         vecs: &mut [IoVecMut<'_>],
         done: &mut Vec<u16>,
     ) -> Result<usize> {
-        let mut total = 0;
-        let all: usize = vecs.iter().map(|vec| vec.len()).sum();
-        let mut vecs = vecs.iter_mut();
-        let mut room = vecs.next();
-        let mut filled = 0;
-        while let (Some(unit), Some(vec)) = (self.units.front().copied(), room.as_mut()) {
+        let (mut total, mut filled, mut at) = (0, 0, 0);
+        while let (Some(unit), Some(vec)) = (self.units.front().copied(), vecs.get_mut(at)) {
             if filled == vec.len() {
-                (room, filled) = (vecs.next(), 0);
+                (at, filled) = (at + 1, 0);
                 continue;
             }
             if let Incoming::Packet(slot, len) = unit
@@ -140,6 +136,7 @@ impl Inbox {
                     Incoming::Packet(slot, len) => copy(slot, at..len, vec, filled),
                     Incoming::Read(_) if total > 0 => break,
                     Incoming::Read(_) => {
+                        let all: usize = vecs.iter().map(|vec| vec.len()).sum();
                         let placed = (all as u64).min(end - self.read);
                         self.advance(placed, end, unit, done);
                         return Ok(placed as usize);

@@ -37,6 +37,8 @@ use crate::watch::Of;
 pub(crate) struct Shape {
     /// The longest packet in bytes.
     packet_max: usize,
+    /// Bytes from one buffer of an area to the next.
+    stride: usize,
     /// Receives, each with a buffer for one packet.
     receives: u16,
     /// Buffers for packets and writes that are under way.
@@ -48,21 +50,23 @@ pub(crate) struct Shape {
 impl Shape {
     /// What the parameters say.
     pub(crate) fn new(settings: &rxm::Settings) -> Self {
+        let packet_max = BASE_LEN + settings.eager_max as usize;
         Self {
-            packet_max: BASE_LEN + settings.eager_max as usize,
+            packet_max,
+            stride: packet_max.next_multiple_of(64),
             receives: settings.msg_rx_size,
             sends: (settings.msg_tx_size / 4).max(1),
             requests: settings.msg_tx_size,
         }
     }
 
-    /// Bytes from one buffer of an area to the next.
-    const fn stride(&self) -> usize {
-        self.packet_max.next_multiple_of(64)
+    const fn buffer_at(&self, slot: u16) -> usize {
+        slot as usize * self.stride
     }
 
-    const fn buffer_at(&self, slot: u16) -> usize {
-        slot as usize * self.stride()
+    /// So many receives whose packets were read are posted again at once: few enough that the peer never lacks them.
+    fn posted_again_at_once(&self) -> usize {
+        usize::from(self.receives / 16).clamp(1, RECEIVES)
     }
 
     /// The buffer behind the others, for packets with credits.
@@ -70,6 +74,9 @@ impl Shape {
         self.sends
     }
 }
+
+/// Receives that are posted at a time, at most.
+const RECEIVES: usize = 8;
 
 /// Completions that are taken at a time.
 const COMPLETIONS: usize = 16;
@@ -107,8 +114,6 @@ enum Outgoing {
 struct Spare {
     places: Vec<Place>,
     requests: VecDeque<(Option<Sge>, Remote)>,
-    /// Receives of packets that were read to their end.
-    done: Vec<u16>,
 }
 
 /// Local memory that a read goes to.
@@ -138,6 +143,8 @@ pub(crate) struct Pipe {
     outgoing: Outgoing,
     header: UnitHeader,
     inbox: Inbox,
+    /// Receives of packets that were read to their end, not posted again yet.
+    done: Vec<u16>,
     /// Where the next reads go, in the order of their requests in the stream.
     places: VecDeque<Place>,
     /// The places and lengths of reads that are posted.
@@ -191,6 +198,7 @@ impl Pipe {
             outgoing: Outgoing::Header,
             header: UnitHeader::new(),
             inbox: Inbox::new(),
+            done: Vec::new(),
             places: VecDeque::new(),
             reading: VecDeque::new(),
             lent: VecDeque::new(),
@@ -203,7 +211,9 @@ impl Pipe {
             completions: [Wc::default(); COMPLETIONS],
             is_behind: false,
         };
-        (0..receives).try_for_each(|slot| pipe.post_receive(slot))?;
+        let slots: Vec<u16> = (0..receives).collect();
+        let mut lists = slots.chunks(RECEIVES);
+        lists.try_for_each(|slots| pipe.post_receives(slots))?;
         for of in pipe.heard_of() {
             let ear: Weak<Ear> = Arc::downgrade(&pipe.ear);
             pipe.device.watch.add(of, ear);
@@ -304,8 +314,7 @@ impl Pipe {
             });
             any |= count > 0;
             for at in 0..count {
-                let completion = self.completions[at];
-                self.complete(&completion);
+                self.complete(at);
             }
             if count < COMPLETIONS {
                 self.is_behind = false;
@@ -318,11 +327,13 @@ impl Pipe {
         // What waits does so for a completion.
         if any && !self.ended {
             self.advance();
-            self.give_credits();
         }
     }
 
-    fn complete(&mut self, completion: &Wc) {
+    /// Handles the completion that was taken at this place.
+    #[inline]
+    fn complete(&mut self, at: usize) {
+        let completion = &self.completions[at];
         let status = completion.status();
         if status != Status::SUCCESS {
             return self.fail(status);
@@ -337,7 +348,7 @@ impl Pipe {
         }
         if id as u16 == self.shape.credit_send() && id & READ == 0 {
             self.credit_free = true;
-            return;
+            return self.give_credits();
         }
         self.room += 1;
         match id & (READ | DIRECT) {
@@ -377,7 +388,9 @@ impl Pipe {
             match packet.body {
                 Body::Credit(more) => {
                     self.credits.add(more);
-                    return self.post_again(slot);
+                    self.done.push(slot);
+                    self.post_again();
+                    return self.give_credits();
                 }
                 Body::ReadDone(id) => {
                     let index = u16::try_from(id).ok();
@@ -389,25 +402,41 @@ impl Pipe {
         self.inbox.push(Incoming::Packet(slot, len));
     }
 
-    fn post_receive(&self, slot: u16) -> Result<()> {
-        let memory = [self
-            .receives
-            .sge(self.shape.buffer_at(slot), self.shape.packet_max)?];
-        let request = RecvRequest::new(slot.into(), &memory)?;
-        self.qp
-            .post_recv(&mut [request])
-            .map_err(|error| error.errno)
+    /// Posts at most [`RECEIVES`].
+    fn post_receives(&self, slots: &[u16]) -> Result<()> {
+        let mut memory = [Sge::default(); RECEIVES];
+        for (memory, slot) in memory.iter_mut().zip(slots) {
+            let at = self.shape.buffer_at(*slot);
+            *memory = self.receives.sge(at, self.shape.packet_max)?;
+        }
+        let mut requests: [_; RECEIVES] = std::array::from_fn(|at| {
+            let slot = slots.get(at).copied().unwrap_or_default();
+            RecvRequest::one(slot.into(), &memory[at])
+        });
+        let requests = requests.get_mut(..slots.len()).unwrap_or_default();
+        self.qp.post_recv(requests).map_err(|error| error.errno)
     }
 
-    /// A packet was read to its end: its receive is there for another.
-    fn post_again(&mut self, slot: u16) {
-        match self.post_receive(slot) {
-            Ok(()) => self.credits.owe(),
-            Err(error) => {
+    /// Posts the receives again whose packets were read, once they are worth a call.
+    #[inline]
+    fn post_again(&mut self) {
+        if self.done.len() >= self.shape.posted_again_at_once() {
+            self.post_done();
+        }
+    }
+
+    #[inline(never)]
+    fn post_done(&mut self) {
+        for slots in self.done.chunks(RECEIVES) {
+            if let Err(error) = self.post_receives(slots) {
                 fi_warn!(NAME, Subsys::EpData, "a receive is not posted: {error}");
                 self.ended = true;
+                break;
             }
         }
+        self.credits.owe(self.done.len() as u64);
+        self.done.clear();
+        self.give_credits();
     }
 
     fn give_credits(&mut self) {
@@ -626,18 +655,13 @@ impl Pipe {
                 return self.found_nothing();
             }
         }
-        let mut done = std::mem::take(&mut self.spare.done);
         let (receives, shape) = (&self.receives, self.shape);
         let copy = |slot, range: std::ops::Range<usize>, vec: &mut IoVecMut<'_>, skip| {
             receives.read_to(shape.buffer_at(slot) + range.start, range.len(), vec, skip)
         };
-        let read = self.inbox.read(copy, vecs, &mut done);
+        let read = self.inbox.read(copy, vecs, &mut self.done);
         self.told -= self.inbox.take_reads_done();
-        for slot in done.drain(..) {
-            self.post_again(slot);
-        }
-        self.spare.done = done;
-        self.give_credits();
+        self.post_again();
         match read {
             Err(Errno::EAGAIN) => self.found_nothing(),
             read => read,
