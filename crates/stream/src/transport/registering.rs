@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use ripstop_engine::mr::Access;
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result, RmaIov};
+use ripstop_wire::rxm::MESSAGE_LEN;
 use ripstop_wire::xnet::base::RmaIovs;
 
 /// How a link lets a device reach memory of the program, in a stream of packets
@@ -51,6 +52,12 @@ pub trait Registering<L> {
     /// Has the device write a short piece of memory to the peer's at once, by a copy, if nothing else is being written to
     /// the link; `false` says that nothing was done.
     fn write_now(_link: &L, _to: RmaIov, _memory: UserBuf) -> bool {
+        false
+    }
+
+    /// Has the device send a short message in a packet at once, as [`Registering::write_now`]: the header of the unit and of
+    /// the packet, and the payload.
+    fn send_now(_link: &L, _header: &[u8; MESSAGE_LEN], _payload: UserBuf) -> bool {
         false
     }
 

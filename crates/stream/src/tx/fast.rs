@@ -10,7 +10,7 @@ use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::pool::Place;
 use ripstop_engine::stream::{SEND_HEADER, SmallMessage};
 use ripstop_mem::{UserBuf, copy_in};
-use ripstop_types::{Context, Flags, Result};
+use ripstop_types::{Context, Errno, Flags, Result};
 use ripstop_wire::rxm::MESSAGE_LEN;
 
 use crate::region::attach::MIN_ATTACH_BYTES;
@@ -159,6 +159,11 @@ impl<T: Transport> State<T> {
             };
             let written = InPlaceOf::<T>::send_message(link, &header, header_len, buf);
             written.map(|written| (written, header_len + len))
+        } else if RegisteringOf::<T>::SUPPORTED {
+            let mut header = [0; MESSAGE_LEN];
+            let sent = engine.try_send_packet_now(id, tag, data, len as u64, &mut header)
+                && RegisteringOf::<T>::send_now(link, &header, buf);
+            sent.then_some((len, len)).ok_or(Errno::EAGAIN)
         } else {
             // Where there are links in place, the endpoint's limit is that of those.
             if InPlaceOf::<T>::SUPPORTED && len > MAX_COPIED {

@@ -13,6 +13,7 @@ use ripstop_mem::UserBuf;
 use ripstop_os::{Epoll, Interest, IoVec, IoVecMut, Shutdown};
 use ripstop_stream::{Access, Link, Os, Registering, System as _};
 use ripstop_types::{Errno, Result, RmaIov};
+use ripstop_wire::rxm::MESSAGE_LEN;
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::NAME;
@@ -312,6 +313,12 @@ impl Registering<RdmaLink> for ByDevice {
         let mut handshake = link.handshake.lock();
         let pipe = handshake.pipe.as_mut();
         pipe.is_some_and(|pipe| pipe.write_now(&to, memory))
+    }
+
+    fn send_now(link: &RdmaLink, header: &[u8; MESSAGE_LEN], payload: UserBuf) -> bool {
+        let mut handshake = link.handshake.lock();
+        let pipe = handshake.pipe.as_mut();
+        pipe.is_some_and(|pipe| pipe.send_now(header, payload))
     }
 
     fn announce(link: &RdmaLink, index: u16, memory: &[UserBuf]) -> Result<RmaIovs> {

@@ -74,19 +74,6 @@ impl UnitHeader {
         self.have == 0
     }
 
-    /// The length of the packet that is all there behind a header of [`BASE_LEN`] bytes, where `vec` goes on behind its
-    /// first `skip`, and whether the engine waits until the peer has it. `None` for anything else.
-    pub(crate) fn whole_packet(&self, vec: &IoVec<'_>, skip: usize) -> Option<(usize, bool)> {
-        let mut front = [0; BASE_LEN];
-        if !self.is_empty() || vec.copy_part(skip, &mut front) < BASE_LEN {
-            return None;
-        }
-        let header = base::parse_small(ByteOrder::NATIVE, &front)?;
-        let len = usize::try_from(header.payload_len).ok()?;
-        let ack = header.flags.contains(BaseFlags::DELIVERY_COMPLETE);
-        (vec.len() - skip - BASE_LEN >= len).then_some((len, ack))
-    }
-
     fn is_packet(&self) -> bool {
         let [_, op, _, _, op_data, ..] = self.bytes;
         op == Op::Msg as u8 && op_data != OP_ACK
@@ -126,35 +113,6 @@ impl UnitHeader {
 mod tests {
     use super::*;
     use ripstop_wire::xnet::base::RmaIov;
-
-    #[test]
-    fn a_packet_that_is_all_there_is_seen_at_once() {
-        let acked = Header {
-            flags: BaseFlags::DELIVERY_COMPLETE,
-            ..Header::new(Op::Msg, 80)
-        };
-        let found = |unit: &UnitHeader, header: &Header, skip: usize, behind: usize| {
-            let mut bytes = [7; 3 + BASE_LEN + 200];
-            let len = header
-                .emit(ByteOrder::NATIVE, &mut bytes[skip..])
-                .expect("fits");
-            unit.whole_packet(&IoVec::from_slice(&bytes[..skip + len + behind]), skip)
-        };
-        let mut unit = UnitHeader::new();
-        assert_eq!(
-            found(&unit, &Header::new(Op::Msg, 80), 0, 80),
-            Some((80, false))
-        );
-        assert_eq!(found(&unit, &acked, 3, 100), Some((80, true)));
-        assert_eq!(found(&unit, &acked, 0, 79), None);
-        assert_eq!(found(&unit, &Header::ack(), 0, 80), None);
-        assert_eq!(found(&unit, &Header::new(Op::Write, 0), 0, 80), None);
-        assert_eq!(unit.whole_packet(&IoVec::from_slice(&[3; 15]), 0), None);
-        // The header of another unit has begun.
-        unit.take(&IoVec::from_slice(&[3]), 0)
-            .expect("more to come");
-        assert_eq!(found(&unit, &acked, 0, 80), None);
-    }
 
     /// The header in pieces of `step` bytes, with bytes behind it that are not its own.
     fn started(header: &Header, step: usize) -> Result<Started> {

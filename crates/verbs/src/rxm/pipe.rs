@@ -16,12 +16,12 @@ use ripstop_ibverbs::{
     CmId, CompletionChannel, Cq, Mr, Operation, Pd, Qp, QpCap, RecvArea, RecvRequest, Remote,
     SendArea, SendFlags, SendRequest, Sge, Status, Wc, WcKind,
 };
-use ripstop_mem::UserBuf;
+use ripstop_mem::{UserBuf, copy_in};
 use ripstop_os::{IoVec, IoVecMut};
 use ripstop_stream::rxm;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::rxm::{BASE_LEN, Body, Packet};
+use ripstop_wire::rxm::{BASE_LEN, Body, MESSAGE_LEN, Packet};
 use ripstop_wire::xnet::base;
 
 use crate::rxm::NAME;
@@ -535,9 +535,6 @@ impl Pipe {
     fn step(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
         match &mut self.outgoing {
             Outgoing::Header => {
-                if let Some(used) = self.send_packet(vec, skip)? {
-                    return Ok(used);
-                }
                 let (used, started) = self.header.take(vec, skip)?;
                 if let Some(started) = started {
                     self.begin(started)?;
@@ -551,33 +548,42 @@ impl Pipe {
         }
     }
 
-    /// Whether the next byte of the stream begins a unit.
-    fn is_between_units(&self) -> bool {
-        matches!(self.outgoing, Outgoing::Header) && self.header.is_empty()
+    /// Takes a buffer for what goes out without being written to the link, a packet or a write, if nothing is being
+    /// written. Where there is no room it looks for what has completed, once.
+    fn take_slot_now(&mut self, packet: bool) -> Option<u16> {
+        let may_send = |pipe: &Self| !packet || pipe.credits.may_send();
+        if self.free.is_empty() || self.room == 0 || !may_send(self) {
+            self.poll();
+        }
+        let is_between_units = matches!(self.outgoing, Outgoing::Header) && self.header.is_empty();
+        if self.ended || !is_between_units || !may_send(self) {
+            return None;
+        }
+        self.take_slot()
     }
 
-    /// Takes a packet that is all there in `vec` behind the first `skip` bytes, with its unit header, as most are;
-    /// `None` for any other unit.
-    ///
-    /// # Errors
-    /// [`Errno::EAGAIN`] while there is no room: nothing of it is taken.
-    fn send_packet(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<Option<usize>> {
-        let Some((len, ack)) = self.header.whole_packet(vec, skip) else {
-            return Ok(None);
+    /// Sends a message by a packet at once: its header behind that of the unit, and its payload. `false` says that
+    /// nothing was done: there is no room, or something is being written to the link.
+    pub(crate) fn send_now(&mut self, header: &[u8; MESSAGE_LEN], payload: UserBuf) -> bool {
+        let Some((_, header)) = header.split_first_chunk::<{ base::BASE_LEN }>() else {
+            return false;
         };
-        if !(BASE_LEN..=self.shape.packet_max).contains(&len) {
-            return Err(Errno::EMSGSIZE);
+        let len = header.len() + payload.len();
+        if len > self.shape.packet_max {
+            return false;
         }
-        if !self.credits.may_send() {
-            return Err(Errno::EAGAIN);
-        }
-        let slot = self.take_slot().ok_or(Errno::EAGAIN)?;
+        let Some(slot) = self.take_slot_now(true) else {
+            return false;
+        };
         self.credits.spend();
         let room = self.sends.bytes(self.shape.buffer_at(slot), len);
-        vec.copy_part(skip + base::BASE_LEN, room);
-        let mark = if ack { ACKED } else { 0 };
-        self.post_buffer(slot, len, Operation::Send(None), mark)?;
-        Ok(Some(base::BASE_LEN + len))
+        let (front, rest) = room.split_at_mut(header.len().min(room.len()));
+        front.copy_from_slice(header);
+        copy_in(rest, payload);
+        let posted = self.post_buffer(slot, len, Operation::Send(None), 0);
+        let is_posted = posted.is_ok();
+        self.note_failure(posted);
+        is_posted
     }
 
     fn begin(&mut self, started: Started) -> Result<()> {

@@ -92,10 +92,10 @@ impl Pipe {
         };
         let len = memory.len();
         let fits = 0 < len && len <= self.shape.packet_max;
-        if self.ended || !fits || !self.is_between_units() {
+        if !fits {
             return false;
         }
-        let Some(slot) = self.take_slot() else {
+        let Some(slot) = self.take_slot_now(false) else {
             return false;
         };
         let room = self.sends.bytes(self.shape.buffer_at(slot), len);
