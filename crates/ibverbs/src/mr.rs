@@ -41,6 +41,7 @@ pub struct Mr {
     rkey: u32,
     start: usize,
     len: usize,
+    access: Access,
 }
 
 // SAFETY: libibverbs' objects may be used by any thread at any time.
@@ -58,11 +59,11 @@ impl Mr {
     pub fn register(pd: &Arc<Pd>, buf: UserBuf, access: Access) -> Result<Self> {
         let library = pd.context.library;
         let start = buf.as_ptr().cast();
-        // The flags fit: there are four.
-        let access = access.bits() as c_int;
+        // They fit: there are four.
+        let flags = access.bits() as c_int;
         // SAFETY: a live protection domain. The memory is the caller's, who keeps it as long as the
         // region is open (`UserBuf`); addresses without memory are refused by the kernel.
-        let raw = unsafe { (library.ibv.ibv_reg_mr)(pd.raw.as_ptr(), start, buf.len(), access) };
+        let raw = unsafe { (library.ibv.ibv_reg_mr)(pd.raw.as_ptr(), start, buf.len(), flags) };
         let raw = NonNull::new(raw).ok_or_else(last_errno)?;
         // SAFETY: just made; these fields are set by the library and stay.
         let lkey = unsafe { (*raw.as_ptr()).lkey };
@@ -79,6 +80,7 @@ impl Mr {
             rkey,
             start,
             len,
+            access,
         })
     }
 
@@ -108,6 +110,12 @@ impl Mr {
             return None;
         }
         Sge::at(addr, len, self.lkey)
+    }
+
+    /// What the device may do with it.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// The protection domain it was registered with.

@@ -17,7 +17,7 @@ use ripstop_wire::rxm::MESSAGE_LEN;
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::NAME;
-use crate::rxm::devices::{self, named};
+use crate::rxm::devices::{self, Opened, named};
 use crate::rxm::handshake::{Handshake, Step};
 use crate::rxm::pipe::{DIRECT_MIN, Pipe, Shape};
 use crate::rxm::region::Region;
@@ -291,8 +291,11 @@ impl Registering<RdmaLink> for ByDevice {
     fn writes_from(memory: &[UserBuf]) -> bool {
         let has = |part: &UserBuf| {
             let (addr, len) = (part.addr(), part.len());
-            len >= DIRECT_MIN
-                && devices::any(|device| device.registered.find(addr, len).is_some()).is_some()
+            let is_in = |device: &Opened| {
+                let region = device.registered.find(addr, len, ibverbs::Access::empty());
+                region.is_some()
+            };
+            len >= DIRECT_MIN && devices::any(is_in).is_some()
         };
         // Each long piece is worth it.
         memory.iter().any(has)

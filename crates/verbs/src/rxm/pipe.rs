@@ -120,7 +120,7 @@ struct Spare {
 #[derive(Debug, Default)]
 struct Place {
     memory: Vec<UserBuf>,
-    regions: Vec<Mr>,
+    regions: Vec<Arc<Mr>>,
 }
 
 /// See the module. The queue pair ends first when it is dropped.

@@ -22,7 +22,7 @@ impl Region {
     }
 }
 
-/// Peers reach it no longer, but while a write of this side is under way from its memory.
+/// Peers reach it no longer, but while a write of this side is under way from its memory, or a read to it.
 impl Drop for Region {
     fn drop(&mut self) {
         self.device.registered.remove(&self.mr);

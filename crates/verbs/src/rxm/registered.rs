@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use ripstop_ibverbs::Mr;
+use ripstop_ibverbs::{Access, Mr};
 
 /// Regions that a search looks at: memory behind more of them that overlap, or in none, is copied.
 const LOOKS: usize = 8;
@@ -23,20 +23,21 @@ impl Registered {
         self.regions.write().insert(key, Arc::clone(mr));
     }
 
-    /// It closes. Writes that are under way from it hold it.
+    /// It closes. Writes that are under way from it, and reads to it, hold it.
     pub(crate) fn remove(&self, mr: &Mr) {
         let key = (mr.range().start, mr.rkey());
         self.regions.write().remove(&key);
     }
 
-    /// The region that all of this memory is in, of the [`LOOKS`] that begin last at its start or before.
-    pub(crate) fn find(&self, addr: usize, len: usize) -> Option<Arc<Mr>> {
+    /// The region that all of this memory is in, with this access at least, of the [`LOOKS`] that begin last at its start
+    /// or before.
+    pub(crate) fn find(&self, addr: usize, len: usize, access: Access) -> Option<Arc<Mr>> {
         let regions = self.regions.read();
         let before = regions.range(..=(addr, u32::MAX)).rev().take(LOOKS);
         let mut around = before.map(|(_, region)| region);
         // Among regions that overlap, the one that begins last: then one lookup is mostly enough.
         around
-            .find(|region| region.part(addr, len).is_some())
+            .find(|region| region.access().contains(access) && region.part(addr, len).is_some())
             .map(Arc::clone)
     }
 }

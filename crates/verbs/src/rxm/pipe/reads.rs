@@ -1,6 +1,7 @@
 //! Reads, and the memory of the program that devices reach.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ripstop_ibverbs::{Access, Mr, Operation, Remote, Sge};
 use ripstop_mem::UserBuf;
@@ -19,7 +20,8 @@ impl Pipe {
         self.told
     }
 
-    /// Where the next read goes whose request comes by the stream. The memory is registered until it is done.
+    /// Where the next read goes whose request comes by the stream. The memory is registered until it is done, unless the
+    /// program has registered it.
     ///
     /// # Errors
     /// As for [`Mr::register`].
@@ -27,7 +29,12 @@ impl Pipe {
         let mut place = self.spare.places.pop().unwrap_or_default();
         for part in memory.iter().filter(|part| !part.is_empty()) {
             place.memory.push(*part);
-            let region = Mr::register(&self.pd, *part, Access::LOCAL_WRITE)?;
+            let access = Access::LOCAL_WRITE;
+            let registered = &self.device.registered;
+            let region = match registered.find(part.addr(), part.len(), access) {
+                Some(region) => region,
+                None => Arc::new(Mr::register(&self.pd, *part, access)?),
+            };
             place.regions.push(region);
         }
         self.places.push_back(place);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ripstop_ibverbs::{Operation, Remote};
+use ripstop_ibverbs::{Access, Operation, Remote};
 use ripstop_mem::UserBuf;
 use ripstop_os::IoVec;
 use ripstop_types::{Errno, Result, RmaIov};
@@ -141,7 +141,7 @@ impl Pipe {
             return Ok(None);
         }
         let addr = vec.addr() + skip;
-        let Some(region) = self.device.registered.find(addr, len) else {
+        let Some(region) = self.device.registered.find(addr, len, Access::empty()) else {
             return Ok(None);
         };
         let Some(memory) = region.part(addr, len) else {
