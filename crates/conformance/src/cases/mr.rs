@@ -229,7 +229,9 @@ fn close_while_written(cx: &Cx<'_>) -> Outcome {
             // Whatever has come stays; nothing more comes.
             rig.exchange(A, B, b"go on")?;
             rig.unchanged(&target, &after)?;
-            for piece in after.chunks(len) {
+            // A device, whose keys are its own, stops in the middle of one.
+            let by_device = rig.info.domain.mr_mode.contains(MrMode::PROV_KEY);
+            for piece in after.chunks(len).filter(|_| !by_device) {
                 let whole = piece.iter().all(|b| *b == piece[0]);
                 ensure!(whole, "a write of {len} bytes landed in part");
             }

@@ -45,8 +45,8 @@ cases! {
         both many: "hundreds of writes and reads in flight both ways lose nothing";
         both among_messages: "messages, writes and reads share an endpoint";
         both write_then_send: "with FI_ORDER_SAW a message arrives after the write before it";
-        both write_then_write: "with FI_ORDER_WAW the last of two writes to a place stays";
-        both write_then_read: "with FI_ORDER_RAW a read sees the write before it";
+        both write_then_write: "with FI_ORDER_RMA_WAW the last of two writes to a place stays";
+        both write_then_read: "with FI_ORDER_RMA_RAW a read sees the write before it";
         both more: "writes posted with FI_MORE arrive once one without follows";
         rdm first_contact: "the first operation towards a peer may be a write or a read";
         rdm own_memory: "an endpoint reaches memory of its own domain through its own address";
@@ -397,7 +397,7 @@ fn write_then_send(cx: &Cx<'_>) -> Outcome {
 }
 
 fn write_then_write(cx: &Cx<'_>) -> Outcome {
-    let rig = ordered(cx, MsgOrder::WAW)?;
+    let rig = ordered(cx, MsgOrder::RMA_WAW)?;
     let target = rig.expose(B, &vec![0; 60_000], OPEN)?;
     let mut last = Vec::new();
     let mut open = Vec::new();
@@ -416,7 +416,7 @@ fn write_then_write(cx: &Cx<'_>) -> Outcome {
 }
 
 fn write_then_read(cx: &Cx<'_>) -> Outcome {
-    let rig = ordered(cx, MsgOrder::RAW)?;
+    let rig = ordered(cx, MsgOrder::RMA_RAW)?;
     let target = rig.expose(B, &vec![0; 50_000], OPEN)?;
     for (round, len) in [8, 2000, 50_000, 3].into_iter().enumerate() {
         let bytes = pattern(len, round + 7);

@@ -68,7 +68,10 @@ fn key_unknown(cx: &Cx<'_>) -> Outcome {
     let rig = talking(cx)?;
     let bytes = pattern(100, 1);
     let target = rig.expose(B, &bytes, OPEN)?;
-    for key in [target.key ^ 1, target.key + 0x1000, u64::MAX] {
+    // A longer one is refused by the call.
+    let bytes_of_keys = rig.info.domain.mr_key_size.clamp(1, 8) as u32;
+    let last = u64::MAX >> (64 - 8 * bytes_of_keys);
+    for key in [target.key ^ 1, (target.key + 0x1000) & last, last] {
         let place = Remote {
             key,
             ..target.at(0, 50)

@@ -26,9 +26,9 @@ cases! {
             "a write to it with remote CQ data is announced when the bytes are there";
         both memfd_many: "hundreds of writes and reads in flight both ways lose nothing";
         both memfd_write_then_write:
-            "with FI_ORDER_WAW the last of writes of different kinds to a place of it stays";
+            "with FI_ORDER_RMA_WAW the last of writes of different kinds to a place of it stays";
         both memfd_write_then_read:
-            "with FI_ORDER_RAW a read of it sees the write before it, of whatever kind";
+            "with FI_ORDER_RMA_RAW a read of it sees the write before it, of whatever kind";
         both memfd_write_then_send:
             "with FI_ORDER_SAW a message arrives after the write to it before the message";
         both memfd_beyond: "not a byte is written or read outside a region in the middle of it";
@@ -241,7 +241,7 @@ fn in_order<'a>(cx: &Cx<'a>, order: MsgOrder) -> Step<(Rig<'a>, Target)> {
 }
 
 fn memfd_write_then_write(cx: &Cx<'_>) -> Outcome {
-    let (rig, target) = in_order(cx, MsgOrder::WAW)?;
+    let (rig, target) = in_order(cx, MsgOrder::RMA_WAW)?;
     let mut before = vec![0; LEN];
     for burst in 0..20 {
         let mut open = Vec::new();
@@ -263,7 +263,7 @@ fn memfd_write_then_write(cx: &Cx<'_>) -> Outcome {
 }
 
 fn memfd_write_then_read(cx: &Cx<'_>) -> Outcome {
-    let (rig, target) = in_order(cx, MsgOrder::RAW)?;
+    let (rig, target) = in_order(cx, MsgOrder::RMA_RAW)?;
     for (round, len) in [8, 2000, LEN, 3, 64, LEN, 8].into_iter().enumerate() {
         let bytes = pattern(len, round + 7);
         let write = Post::write(&bytes[..], target.at(0, len));
