@@ -440,6 +440,11 @@ impl Network {
         self.note(end as u64);
     }
 
+    /// What this end has written and has not arrived is lost.
+    pub(crate) fn take_back(&mut self, end: End) {
+        self.sides[end ^ 1].inbound.flying.clear();
+    }
+
     /// Nothing is written any more at this end; what was still arrives.
     pub(crate) fn shut(&mut self, end: End) {
         self.sides[end ^ 1].inbound.ended = true;

@@ -55,6 +55,8 @@ pub struct NodeConfig {
     pub owned: bool,
     /// Messages are in packets (`FI_PROTO_RXM`), of which one holds so many bytes; the same at all nodes.
     pub packets: Option<u64>,
+    /// Connections beyond which idle ones end, 0 for any number; with packets.
+    pub max_connections: usize,
     /// Addresses in its address vector.
     pub known: Vec<u16>,
 }
@@ -79,6 +81,7 @@ impl NodeConfig {
             min_multi_recv: 64,
             owned: false,
             packets: None,
+            max_connections: 0,
             known: known.to_vec(),
         }
     }
@@ -188,6 +191,7 @@ impl Node {
             pid,
             tunables,
             packets: config.packets,
+            max_connections: config.max_connections,
         };
         let fabric = Arc::new(Fabric::<Sim>::new(info.fabric.clone(), Arc::new(params)));
         let poller = net.lock().next_poller();

@@ -2,12 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_stream::{
-    EpollOnly, HandshakeError, Link, Listener, Origin, PacketTerms, ReadBy, System as _, Transport,
-    Tunables,
+    ConnectionBound, EpollOnly, HandshakeError, Link, Listener, Origin, PacketTerms, ReadBy,
+    System as _, Transport, Tunables,
 };
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::rdm::Greeting;
@@ -28,6 +29,8 @@ pub struct Params {
     pub(crate) tunables: Tunables,
     /// Messages are in packets (`FI_PROTO_RXM`), of which one holds a message of so many bytes.
     pub(crate) packets: Option<u64>,
+    /// Connections beyond which idle ones end, 0 for any number.
+    pub(crate) max_connections: usize,
 }
 
 impl AsRef<Tunables> for Params {
@@ -81,7 +84,8 @@ impl Transport for Sim {
         Ok((SimLink::new(&params.net, end)?, Connect::Connecting))
     }
 
-    fn prepare(_: &Params, _: &SimLink, _: Option<u8>) -> Result<()> {
+    fn prepare(params: &Params, link: &SimLink, _: Option<u8>) -> Result<()> {
+        link.takes_back.store(params.max_connections > 0, Relaxed);
         Ok(())
     }
 
@@ -118,6 +122,14 @@ impl Transport for Sim {
             number,
             eager_max,
             announced: ReadBy::Stream,
+            parts: true,
+        })
+    }
+
+    fn connection_bound(params: &Params) -> Option<ConnectionBound> {
+        (params.max_connections > 0).then_some(ConnectionBound {
+            most: params.max_connections,
+            idle: Duration::from_millis(100),
         })
     }
 }
@@ -127,12 +139,24 @@ impl Transport for Sim {
 pub struct SimLink {
     named: Named,
     end: End,
+    /// Closing it takes back what has not arrived, as devices do.
+    takes_back: AtomicBool,
+    /// The handshake is over.
+    started: AtomicBool,
+    /// Writes and reads.
+    activity: AtomicU64,
 }
 
 impl SimLink {
     fn new(net: &Net, end: End) -> Result<Self> {
         let named = Named::new(net, Source::Stream(end))?;
-        Ok(Self { named, end })
+        Ok(Self {
+            named,
+            end,
+            takes_back: AtomicBool::new(false),
+            started: AtomicBool::new(false),
+            activity: AtomicU64::new(0),
+        })
     }
 
     /// Which.
@@ -144,7 +168,11 @@ impl SimLink {
 
 impl Drop for SimLink {
     fn drop(&mut self) {
-        self.named.net.lock().close(self.end);
+        let mut net = self.named.net.lock();
+        if self.takes_back.load(Relaxed) && self.started.load(Relaxed) {
+            net.take_back(self.end);
+        }
+        net.close(self.end);
     }
 }
 
@@ -162,6 +190,7 @@ impl Link for SimLink {
     type Addr = SocketAddr;
 
     fn send(&self, bytes: &[u8]) -> Result<usize> {
+        self.activity.fetch_add(1, Relaxed);
         self.named.net.lock().write(self.end, bytes)
     }
 
@@ -176,7 +205,17 @@ impl Link for SimLink {
     }
 
     fn recv(&self, bytes: &mut [u8]) -> Result<usize> {
-        self.named.net.lock().read(self.end, bytes)
+        let read = self.named.net.lock().read(self.end, bytes);
+        self.activity.fetch_add(u64::from(read.is_ok()), Relaxed);
+        read
+    }
+
+    fn start(&self) {
+        self.started.store(true, Relaxed);
+    }
+
+    fn activity(&self) -> u64 {
+        self.activity.load(Relaxed)
     }
 
     fn recv_once(&self, bytes: &mut [u8]) -> Result<usize> {

@@ -361,12 +361,14 @@ fn setup() -> impl Strategy<Value = Setup> {
     )
 }
 
-/// The same nodes, with messages in packets.
+/// The same nodes, with messages in packets, and some that want few connections.
 fn setup_in_packets() -> impl Strategy<Value = Setup> {
     let longest = prop_oneof![Just(0u64), Just(100), Just(1000)];
-    (setup(), longest).prop_map(|(mut setup, longest)| {
-        for node in &mut setup.nodes {
+    let most = prop::collection::vec(prop_oneof![3 => Just(0usize), 2 => 1..3usize], 5);
+    (setup(), longest, most).prop_map(|(mut setup, longest, most)| {
+        for (node, most) in setup.nodes.iter_mut().zip(most) {
             node.packets = Some(longest);
+            node.max_connections = most;
         }
         setup
     })
@@ -539,4 +541,58 @@ fn an_empty_message_is_not_confused_with_one_that_looks_the_same() {
         Op::Run(500),
         Op::Learn { host: 0, peer: 1 },
     ]);
+}
+
+/// Each of five nodes wants one connection, and talks to all others: the rest end once nothing is under way, and the
+/// next messages make them again.
+#[test]
+fn connections_beyond_a_bound_end_and_are_made_again() {
+    const NODES: usize = 5;
+    let (mut setup, _) = strangers(0);
+    setup.nodes = vec![NodeConfig::new(&[1, 2, 3, 4, 5]); NODES];
+    for node in &mut setup.nodes {
+        (node.packets, node.max_connections) = (Some(100), 1);
+    }
+    let open = |world: &World| -> Vec<usize> {
+        let peers = |host| (0..NODES).filter(move |peer| *peer != host);
+        let count = |host| peers(host).filter(move |peer| world.end(host, *peer).is_some());
+        (0..NODES).map(|host| count(host).count()).collect()
+    };
+    let mut world = World::new(&setup);
+    for round in 0..3 {
+        for (from, to) in (0..NODES * NODES).map(|pair| (pair / NODES, pair % NODES)) {
+            if from == to {
+                continue;
+            }
+            // Those of 300 bytes are announced.
+            for len in [10, 300] {
+                world.perform(&Op::Send {
+                    from,
+                    to,
+                    tag: None,
+                    data: None,
+                    segments: vec![len],
+                    inject: len == 10,
+                    completion: len != 10,
+                    ack: false,
+                });
+                world.perform(&Op::Recv {
+                    host: to,
+                    tag: None,
+                    src: None,
+                    segments: vec![300],
+                    completion: true,
+                    multi: false,
+                });
+            }
+        }
+        world.perform(&Op::Run(500));
+        world.settle();
+        let open = open(&world);
+        assert!(
+            open.iter().all(|count| *count <= 1),
+            "round {round}: {open:?}"
+        );
+    }
+    world.finish();
 }

@@ -29,6 +29,7 @@ const NAME: &str = "tcp;ofi_rxm";
 const SAYS: rxm::Says = rxm::Says {
     rx_size: 4096,
     flow_control: FlowControl::Off,
+    parts: false,
 };
 
 /// The parameters of sockets (`FI_TCP_*`) with those of packets (`FI_OFI_RXM_*`).
@@ -137,7 +138,7 @@ impl Transport for RxmTcp {
     }
 
     fn packets(params: &RxmParams, data: &[u8]) -> Option<PacketTerms> {
-        rxm::terms(data, params.rxm.eager_max, ReadBy::Stream)
+        rxm::terms(data, params.rxm.eager_max, ReadBy::Stream, SAYS)
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {

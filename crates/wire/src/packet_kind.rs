@@ -24,5 +24,7 @@ numbered! {
         WriteReady = 7 => "write ready",
         /// It was written.
         WriteDone = 8 => "write done",
+        /// Whether the connection is to end, as it has nothing to do; between two of this library.
+        Part = 64 => "part",
     }
 }

@@ -71,6 +71,7 @@ fn requests() {
         flow_control: FlowControl::Off,
         eager_max: cm::EAGER_MAX,
         rx_size: 4096,
+        parts: false,
         number: Number {
             pid: 0x3b09,
             index: 0,
@@ -97,6 +98,7 @@ fn answers() {
         },
         rx_size: 4096,
         flow_control: FlowControl::Off,
+        parts: false,
     };
     assert_eq!(Answer::parse(LE, &data), Ok(answer));
     assert_eq!(answer.emit(LE).unwrap()[..], data);

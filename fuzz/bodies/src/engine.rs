@@ -317,6 +317,7 @@ pub fn receive_packets(data: &[u8]) {
             Some(0..0x80) | None => ReadBy::Stream,
             Some(0x80..) => ReadBy::Device,
         },
+        parts: true,
     };
     receive_with(data, Some(terms));
 }

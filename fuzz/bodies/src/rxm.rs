@@ -3,7 +3,7 @@
 use ripstop_types::AtomicKind;
 use ripstop_wire::rxm::cm::{Answer, EAGER_MAX, FlowControl, Number, Reason, Request};
 use ripstop_wire::rxm::{
-    AtomicHead, AtomicResult, Body, MAX_UNIT_HEADER, Message, Packet, Part, Segment, Unit,
+    AtomicHead, AtomicResult, Body, MAX_UNIT_HEADER, Message, Packet, Part, Parting, Segment, Unit,
     emit_packet,
 };
 use ripstop_wire::xnet::base::{BaseFlags, Header, Op, RmaIov, RmaIovs};
@@ -89,6 +89,7 @@ pub fn unit_seeds() -> Vec<Vec<u8>> {
         Body::WriteReady { id, memory },
         Body::WriteDone(id),
         Body::Credit(100),
+        Body::Part(Parting::Ask),
         Body::Atomic(AtomicHead {
             id,
             kind: AtomicKind::Compare,
@@ -150,12 +151,14 @@ pub fn cm_seeds() -> Vec<Vec<u8>> {
         flow_control: FlowControl::Off,
         eager_max: EAGER_MAX,
         rx_size: 4,
+        parts: true,
         number,
     };
     let answer = Answer {
         number,
         rx_size: 4,
         flow_control: FlowControl::Unsaid,
+        parts: false,
     };
     let data = ORDERS.into_iter().flat_map(|order| {
         [

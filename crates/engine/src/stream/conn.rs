@@ -224,7 +224,8 @@ impl<B: Buffer> Conn<B> {
 
     /// Finds out whether what is posted next may be sent now.
     pub(super) const fn settle_ready(&mut self) {
-        let ready = self.up && self.deferred.is_empty() && !self.holds_after_reads();
+        let ready =
+            self.up && self.deferred.is_empty() && !self.holds_after_reads() && !self.is_parting();
         self.set_ready_to_send(ready);
     }
 
@@ -236,7 +237,11 @@ impl<B: Buffer> Conn<B> {
 
     /// Whether nothing but such reads stands before what is posted next, so that a read may be sent now.
     pub(super) const fn awaits_only_reads(&self) -> bool {
-        self.up && self.deferred.is_empty() && !self.fence && self.holds_after_reads()
+        self.up
+            && self.deferred.is_empty()
+            && !self.fence
+            && !self.is_parting()
+            && self.holds_after_reads()
     }
 
     /// Whether the first operation that was put off has to wait for answers.

@@ -466,7 +466,10 @@ impl<B: Buffer> Engine<B> {
         // Its id may soon be another connection's.
         self.resumed.retain(|other| *other != id);
         self.output.retain(|other| match *other {
-            Output::Conn(other) | Output::Get(other, _) | Output::Joint(other) => other != id,
+            Output::Conn(other)
+            | Output::Get(other, _)
+            | Output::Joint(other)
+            | Output::Parted(other, _) => other != id,
             Output::Coll => true,
         });
         self.broken.retain(|(other, _)| *other != id);

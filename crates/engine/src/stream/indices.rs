@@ -32,6 +32,26 @@ pub(super) struct Packets {
     pub(super) segment: Option<ArrivingSegment>,
     /// The atomic of the peer that is arriving or carried out.
     pub(super) served: Option<Served>,
+    /// Whether the peer agrees on ends of connections.
+    pub(super) parts: bool,
+    /// Whether this one is to end.
+    pub(super) parting: PartState,
+    /// Where the last answer to a question about that ends in what was queued: a peer asks again after it has read that.
+    pub(super) answered: u64,
+}
+
+/// How far the end of a connection is agreed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum PartState {
+    /// It is not to end.
+    #[default]
+    Staying,
+    /// This side has asked.
+    Asked,
+    /// Both sides have asked, and this one has agreed as well.
+    Crossed,
+    /// Both sides are to end it.
+    Agreed,
 }
 
 /// An atomic of the peer, as its result names it.
@@ -80,10 +100,13 @@ pub(super) struct ArrivingSegment {
 }
 
 impl Packets {
-    pub(super) const fn new(to: u64, announced: ReadBy) -> Self {
+    pub(super) const fn new(to: u64, announced: ReadBy, parts: bool) -> Self {
         Self {
             to,
             announced,
+            parts,
+            parting: PartState::Staying,
+            answered: 0,
             expected: Table::new(),
             segmented: Vec::new(),
             segment: None,

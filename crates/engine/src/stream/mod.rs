@@ -37,6 +37,7 @@ mod output;
 mod owned;
 mod packet_atomics;
 mod packets;
+mod parting;
 pub mod rdm;
 mod records;
 mod recv;

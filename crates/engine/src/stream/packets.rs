@@ -302,6 +302,7 @@ impl<B: Buffer> Engine<B> {
             Body::Segment(message, segment) => {
                 return self.start_segment(conn_id, envelope(message, ack), &segment);
             }
+            Body::Part(said) => self.handle_part(conn_id, said)?,
             Body::Credit(_) | Body::WriteReady { .. } | Body::WriteDone(_) => {
                 return Err(Errno::EPROTO);
             }

@@ -47,6 +47,9 @@ pub enum Output {
     /// Something has changed in the joint copies of a connection, see
     /// [`Engine::tell_joint`](super::Engine::tell_joint).
     Joint(ConnId),
+    /// A connection ends by agreement: nothing is under way on it, and what waits for it goes by another one
+    /// ([`Engine::move_deferred`](super::Engine::move_deferred)) once it is closed. Whether this side closes it.
+    Parted(ConnId, bool),
     /// Members of groups: [`Engine::coll_next`](super::Engine::coll_next) says what.
     Coll,
 }

@@ -34,6 +34,8 @@ pub struct PacketTerms {
     pub eager_max: u64,
     /// How the peer gets at the memory of longer ones.
     pub announced: ReadBy,
+    /// Whether both sides agree on ends of connections ([`Engine::ask_to_part`]).
+    pub parts: bool,
 }
 
 impl<B: Buffer> Engine<B> {
@@ -43,7 +45,7 @@ impl<B: Buffer> Engine<B> {
             conn.up = true;
             conn.packets = terms
                 .packets
-                .map(|packets| Packets::new(packets.number, packets.announced));
+                .map(|packets| Packets::new(packets.number, packets.announced, packets.parts));
             conn.settle_ready();
             conn.order = terms.order;
             let eager_max = match terms {

@@ -276,7 +276,7 @@ impl<B: Buffer> Engine<B> {
         header: &mut [u8; REPLAY_HEADER],
     ) -> Result<Option<Replayed<B>>> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        if !conn.up {
+        if !conn.up || conn.is_parting() {
             return Ok(None);
         }
         self.fail_impossible(conn_id);

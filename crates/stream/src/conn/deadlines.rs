@@ -190,6 +190,7 @@ impl<T: Transport> State<T> {
             }
         }
         waiting |= self.engine.coll_tick(now);
+        waiting |= self.bound_connections();
         if !waiting {
             self.slow_timer();
         }

@@ -73,6 +73,14 @@ impl<T: Transport> State<T> {
         if !connection.is_up() {
             return self.connect_failed(id, error, &[]);
         }
+        if self.engine.is_parting(id) {
+            // The peer has closed it by agreement, or is gone, which who connects again finds out.
+            log_info!(
+                T::EpCtrl,
+                "{peer}: the connection that was to end has ended"
+            );
+            return self.replace_parting(id);
+        }
         let idle = self.engine.conn(id).is_none_or(|conn| conn.is_idle());
         if idle {
             log_info!(T::EpCtrl, "{peer}: the connection ended");

@@ -6,4 +6,5 @@ pub(crate) mod end;
 pub(crate) mod events;
 pub(crate) mod handshake;
 pub(crate) mod msg;
+pub(crate) mod part;
 pub(crate) mod rdm;

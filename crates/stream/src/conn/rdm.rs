@@ -290,10 +290,7 @@ impl<T: Transport> State<T> {
         if decision == Decision::Loopback {
             return;
         }
-        if let (Decision::AcceptInstead, Some(old)) = (decision, old) {
-            self.engine.move_deferred(old, id);
-            self.drop_connection(old, Errno::ECONNABORTED);
-        }
+        self.take_over(old, decision, id);
         if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
             rdm.unreached.remove(&peer);
             rdm.peers.insert(peer, id);
@@ -317,8 +314,22 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// What waits for the connection with a peer that this one takes the place of goes by this one, if nothing is to
+    /// be read from that any more.
+    fn take_over(&mut self, old: Option<ConnId>, decision: Decision, id: ConnId) {
+        let Some(old) = old else { return };
+        if decision == Decision::AcceptInstead || self.engine.may_be_closed(old) {
+            self.engine.move_deferred(old, id);
+            self.drop_connection(old, Errno::ECONNABORTED);
+        }
+    }
+
     /// What to do with a request of a process: `old` is the connection with its endpoint, if any.
     fn decide_request(&mut self, old: Option<ConnId>, order: Ordering, pid: u32) -> Decision {
+        if old.is_some_and(|id| self.engine.may_be_closed(id)) {
+            // The peer has closed it, as agreed, which may be heard later.
+            return Decision::Replace;
+        }
         let old = old.and_then(|id| self.connection(id));
         let waiting = old
             .as_ref()

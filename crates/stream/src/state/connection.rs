@@ -90,6 +90,16 @@ pub(crate) struct Connection<T: Transport> {
     pub(crate) deaf_since: Option<Duration>,
     /// How long to wait after the next failure.
     pub(crate) retry_pause: Option<Duration>,
+    /// What [`Link::activity`](crate::Link::activity) was when it was looked at last, where connections are bounded.
+    pub(crate) activity: u64,
+    /// When that was found to have changed, or the peer was asked to end the connection.
+    pub(crate) used: Duration,
+    /// The peer was asked, and what it has answered is no use of the connection.
+    pub(crate) was_asked: bool,
+    /// The peer did not agree, and the connection was not used since.
+    pub(crate) refused: bool,
+    /// Both sides are to end it.
+    pub(crate) parted: bool,
     /// The peer takes nothing any more; what it sent before is still read.
     pub(crate) write_ended: bool,
     /// Since when a partial header has been there.
@@ -130,6 +140,11 @@ impl<T: Transport> Connection<T> {
             met: false,
             deaf_since: None,
             retry_pause: None,
+            activity: u64::MAX,
+            used: Duration::ZERO,
+            was_asked: false,
+            refused: false,
+            parted: false,
             write_ended: false,
             partial_since: None,
             full: None,

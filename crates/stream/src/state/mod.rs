@@ -100,6 +100,8 @@ pub(crate) struct State<T: Transport> {
     pub(crate) timer_period: Duration,
     /// When connections were last checked, see [`Link::CHECKS_PEER`](crate::Link::CHECKS_PEER).
     pub(crate) peers_checked_at: Duration,
+    /// The log has said that connections are not bounded, see [`Transport::connection_bound`].
+    pub(crate) told_unbounded: bool,
     /// What epoll reported to the last full poll.
     pub(crate) events: Events,
     /// A full poll is under way: what it does may make progress, but no other full poll.
@@ -193,6 +195,7 @@ impl<T: Transport> State<T> {
             timer,
             timer_period: Duration::ZERO,
             peers_checked_at: Duration::ZERO,
+            told_unbounded: false,
             events: Events::with_capacity(64),
             full_poll_runs: false,
             rx_buffer: vec![0; RX_BUFFER].into_boxed_slice(),

@@ -70,6 +70,11 @@ pub trait Link: AsFd + Debug + Send + Sync + Sized + 'static {
         Account::default()
     }
 
+    /// A number that changes whenever something is sent or received.
+    fn activity(&self) -> u64 {
+        0
+    }
+
     /// The provider whose link it is, for domains that have links of several.
     fn carrier(&self) -> Option<&'static str> {
         None

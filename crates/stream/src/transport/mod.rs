@@ -11,6 +11,7 @@ pub(crate) mod registering;
 pub mod rxm;
 
 use std::fmt::{self, Debug};
+use std::time::Duration;
 
 use ripstop_engine::stream::{MAX_ATOMIC, PacketTerms};
 use ripstop_os::Connect;
@@ -25,6 +26,16 @@ use crate::transport::listener::Listener;
 use crate::transport::readiness::Readiness;
 use crate::transport::registering::Registering;
 use crate::tunables::Tunables;
+
+/// How many connections of a domain are wanted. Beyond that those that were used longest ago end while they have nothing
+/// to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionBound {
+    /// So many.
+    pub most: usize,
+    /// One that was used within this time is left alone.
+    pub idle: Duration,
+}
 
 /// A way for endpoints of one kind to reach each other. It stands for a provider in the types of
 /// its objects; there is no value of it.
@@ -220,6 +231,12 @@ pub trait Transport: Debug + Sized + Send + Sync + 'static {
     /// The terms of a connection for packets, from the data of the peer's request or answer, which is
     /// sound. `None` where messages are in no packets.
     fn packets(_params: &Self::Params, _data: &[u8]) -> Option<PacketTerms> {
+        None
+    }
+
+    /// How many connections of a domain are wanted, of peers that agree on ends of connections (`PacketTerms::parts`);
+    /// `None` for any number. Its links count what they do ([`Link::activity`]).
+    fn connection_bound(_params: &Self::Params) -> Option<ConnectionBound> {
         None
     }
 

@@ -22,6 +22,8 @@ pub struct Says {
     pub rx_size: u32,
     /// Whether it gives credits, and wants some.
     pub flow_control: FlowControl,
+    /// Whether it agrees on ends of connections.
+    pub parts: bool,
 }
 
 /// What this side calls a connection. The lower half is for receivers that read several connections
@@ -58,6 +60,7 @@ impl Says {
             flow_control: self.flow_control,
             eager_max,
             rx_size: self.rx_size,
+            parts: self.parts,
             number: number(pid),
         };
         emitted(request.emit(ByteOrder::NATIVE))
@@ -72,6 +75,7 @@ impl Says {
             number: number(pid),
             rx_size: self.rx_size,
             flow_control: self.flow_control,
+            parts: self.parts,
         };
         emitted(answer.emit(ByteOrder::NATIVE))
     }
@@ -108,14 +112,15 @@ pub fn read_reply(data: &[u8]) -> CoreResult<Greeting, HandshakeError> {
 
 /// The terms of a connection, by the peer's request or answer. `eager_max` is that of both sides.
 #[must_use]
-pub fn terms(data: &[u8], eager_max: u32, announced: ReadBy) -> Option<PacketTerms> {
-    let asked = Request::parse(ByteOrder::NATIVE, data).map(|request| request.number);
-    let number =
-        asked.or_else(|_| Answer::parse(ByteOrder::NATIVE, data).map(|answer| answer.number));
-    number.ok().map(|number| PacketTerms {
+pub fn terms(data: &[u8], eager_max: u32, announced: ReadBy, says: Says) -> Option<PacketTerms> {
+    let asked = Request::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.parts));
+    let said = asked
+        .or_else(|_| Answer::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.parts)));
+    said.ok().map(|(number, parts)| PacketTerms {
         number: number.in_packets(),
         eager_max: u64::from(eager_max),
         announced,
+        parts: parts && says.parts,
     })
 }
 
@@ -138,13 +143,20 @@ mod tests {
         let says = Says {
             rx_size: 1,
             flow_control: FlowControl::Off,
+            parts: true,
         };
         let from = SocketAddr::from(([127, 0, 0, 1], 9));
         let data = says.request(4096, 7, 3).expect("fits");
         let (greeting, peer) = read_request(4096, &from, &data).expect("the same");
         assert_eq!((greeting.pid, peer.port()), (3, 7));
         assert!(read_request(16384, &from, &data).is_err());
-        let terms = terms(&data, 4096, ReadBy::Stream).expect("a request");
-        assert_eq!(terms.eager_max, 4096);
+        let agreed = terms(&data, 4096, ReadBy::Stream, says).expect("a request");
+        assert_eq!((agreed.eager_max, agreed.parts), (4096, true));
+        let says = Says {
+            parts: false,
+            ..says
+        };
+        let agreed = terms(&data, 4096, ReadBy::Stream, says).expect("a request");
+        assert!(!agreed.parts);
     }
 }

@@ -186,6 +186,11 @@ impl<T: Transport> State<T> {
             self.make_room();
             return Err(Errno::EAGAIN);
         }
+        if T::is_in_packets(&self.params) && self.engine.is_parting(id) {
+            // Either it goes on, or there will be another one.
+            self.make_room();
+            return Err(Errno::EAGAIN);
+        }
         if !self.is_written(id) {
             self.flush(id);
         }

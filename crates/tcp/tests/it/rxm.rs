@@ -160,6 +160,7 @@ fn request(port: u16, eager_max: u32) -> [u8; 24] {
         port,
         flow_control: FlowControl::Off,
         eager_max,
+        parts: false,
         rx_size: 4096,
         number: Number { pid: 7, index: 3 },
     };

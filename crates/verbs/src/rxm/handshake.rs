@@ -269,6 +269,7 @@ mod tests {
             flow_control: FlowControl::Off,
             eager_max: EAGER_MAX,
             rx_size: 128,
+            parts: true,
             number,
         };
         let bytes = request.emit(ByteOrder::NATIVE).expect("fits");
@@ -287,6 +288,7 @@ mod tests {
             number,
             rx_size: 1,
             flow_control: FlowControl::Unsaid,
+            parts: false,
         };
         let bytes = answer.emit(ByteOrder::NATIVE).expect("fits");
         assert_eq!(agreed(&bytes), (9, true));

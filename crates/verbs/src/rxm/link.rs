@@ -238,6 +238,11 @@ impl Link for RdmaLink {
         self.handshake.lock().started = true;
     }
 
+    fn activity(&self) -> u64 {
+        let handshake = self.handshake.lock();
+        handshake.pipe.as_ref().map_or(0, |pipe| pipe.activity)
+    }
+
     fn drain_doorbell(&self, (): &mut ()) {
         let mut handshake = self.handshake.lock();
         self.handle_events(&mut handshake);

@@ -161,6 +161,8 @@ pub(crate) struct Pipe {
     /// Messages that the peer may read.
     announced: HashMap<u16, Vec<Mr>>,
     ended: bool,
+    /// Requests that have completed.
+    pub(crate) activity: u64,
     /// Room for what the device tells.
     completions: [Wc; COMPLETIONS],
     /// The last look at the completion queue did not come to its end.
@@ -208,6 +210,7 @@ impl Pipe {
             told: 0,
             announced: HashMap::new(),
             ended: false,
+            activity: 0,
             completions: [Wc::default(); COMPLETIONS],
             is_behind: false,
         };
@@ -313,6 +316,7 @@ impl Pipe {
                 0
             });
             any |= count > 0;
+            self.activity += count as u64;
             for at in 0..count {
                 self.complete(at);
             }

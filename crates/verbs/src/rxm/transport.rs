@@ -21,6 +21,7 @@ use crate::rxm::readiness::RdmaReadiness;
 const SAYS: rxm::Says = rxm::Says {
     rx_size: 64,
     flow_control: FlowControl::On,
+    parts: false,
 };
 
 /// See the module.
@@ -128,7 +129,7 @@ impl Transport for RxmVerbs {
     }
 
     fn packets(params: &Params, data: &[u8]) -> Option<PacketTerms> {
-        rxm::terms(data, params.rxm.eager_max, ReadBy::Device)
+        rxm::terms(data, params.rxm.eager_max, ReadBy::Device, SAYS)
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {

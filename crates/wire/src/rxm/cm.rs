@@ -94,6 +94,8 @@ pub struct Request {
     pub eager_max: u32,
     /// The size of its receive queue.
     pub rx_size: u32,
+    /// Whether it agrees on ends of connections ([`Parting`](super::Parting)); 0 of the C library.
+    pub parts: bool,
     /// What it calls the connection.
     pub number: Number,
 }
@@ -107,7 +109,15 @@ pub struct Answer {
     pub rx_size: u32,
     /// Whether it bounds what it is sent.
     pub flow_control: FlowControl,
+    /// Whether it agrees on ends of connections, as of a request.
+    pub parts: bool,
 }
+
+/// The bit of the byte of a request for what goes beyond the protocol of the C library, which sends zero there.
+const PARTS: u8 = 1;
+
+/// The same of an answer, whose last bytes not every version of that library sets.
+const PARTS_ANSWERED: [u8; 3] = [b'R', b'i', 1];
 
 impl Request {
     /// Reads a request, which must be all of the connection data. `own` is the order of this
@@ -131,10 +141,11 @@ impl Request {
         check_version("control headers", control, CONTROL_VERSION)?;
         check_version("operations", operation, OPERATION_VERSION)?;
         let port = rest.u16()?;
-        let [flow_control, _] = rest.array()?;
+        let [flow_control, beyond] = rest.array()?;
         Ok(Self {
             port,
             flow_control: flow(flow_control)?,
+            parts: beyond & PARTS != 0,
             eager_max: rest.u32()?,
             rx_size: rest.u32()?,
             number: Number::parse(rest.u64()?),
@@ -151,7 +162,10 @@ impl Request {
         let mut out = Writer::new(own, &mut bytes);
         out.array([VERSION, order_byte(own), CONTROL_VERSION, OPERATION_VERSION])?;
         out.u16(self.port)?;
-        out.array([self.flow_control.number(), 0])?;
+        out.array([
+            self.flow_control.number(),
+            if self.parts { PARTS } else { 0 },
+        ])?;
         out.u32(self.eager_max)?;
         out.u32(self.rx_size)?;
         out.u64(self.number.emit())?;
@@ -170,11 +184,12 @@ impl Answer {
         let mut rest = Reader::new(own, data);
         let number = Number::parse(rest.u64()?);
         let rx_size = rest.u32()?;
-        let [flow_control, ..] = rest.array::<4>()?;
+        let [flow_control, beyond @ ..] = rest.array::<4>()?;
         Ok(Self {
             number,
             rx_size,
             flow_control: flow(flow_control)?,
+            parts: beyond == PARTS_ANSWERED,
         })
     }
 
@@ -188,7 +203,8 @@ impl Answer {
         let mut out = Writer::new(own, &mut bytes);
         out.u64(self.number.emit())?;
         out.u32(self.rx_size)?;
-        out.array([self.flow_control.number(), 0, 0, 0])?;
+        out.array([self.flow_control.number()])?;
+        out.array(if self.parts { PARTS_ANSWERED } else { [0; 3] })?;
         Ok(bytes)
     }
 }

@@ -40,6 +40,19 @@ numbered! {
     }
 }
 
+numbered! {
+    /// What is said of the end of a connection that has nothing to do.
+    #[derive(PartialOrd, Ord)]
+    pub enum Parting: u8 as u8 {
+        /// Its sender has nothing under way and sends nothing more, until it is answered.
+        Ask = 1 => "asked",
+        /// Nor has this side: the connection ends, and the sender of the question closes it.
+        Agree = 2 => "agreed",
+        /// This side has something under way: all goes on.
+        Stay = 3 => "refused",
+    }
+}
+
 /// What every packet of a message says of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Message {
@@ -108,6 +121,8 @@ pub enum Body {
     },
     /// The payload of this message was written.
     WriteDone(u64),
+    /// Of the end of the connection.
+    Part(Parting),
 }
 
 impl Body {
@@ -124,6 +139,7 @@ impl Body {
             Self::Credit(_) => PacketKind::Credit,
             Self::WriteReady { .. } => PacketKind::WriteReady,
             Self::WriteDone(_) => PacketKind::WriteDone,
+            Self::Part(_) => PacketKind::Part,
         }
     }
 
@@ -139,7 +155,8 @@ impl Body {
             | Self::ReadDone(_)
             | Self::Credit(_)
             | Self::WriteReady { .. }
-            | Self::WriteDone(_) => 0,
+            | Self::WriteDone(_)
+            | Self::Part(_) => 0,
         }
     }
 }
@@ -152,9 +169,12 @@ impl PacketKind {
             Self::Rendezvous | Self::WriteReady => MAX_HEADER,
             Self::Atomic => BASE_LEN + ATOMIC_LEN,
             Self::AtomicResult => BASE_LEN + RESULT_LEN,
-            Self::Eager | Self::Segment | Self::ReadDone | Self::Credit | Self::WriteDone => {
-                BASE_LEN
-            }
+            Self::Eager
+            | Self::Segment
+            | Self::ReadDone
+            | Self::Credit
+            | Self::WriteDone
+            | Self::Part => BASE_LEN,
         }
     }
 }
@@ -260,7 +280,8 @@ impl Packet {
             | Body::Segment(..)
             | Body::ReadDone(_)
             | Body::Credit(_)
-            | Body::WriteDone(_) => {}
+            | Body::WriteDone(_)
+            | Body::Part(_) => {}
         }
         Ok(len)
     }
@@ -325,6 +346,10 @@ impl Fields {
                 control: order.bytes64(count),
                 ..nothing
             },
+            Body::Part(parting) => Self {
+                op: parting.number(),
+                ..nothing
+            },
         }
     }
 
@@ -375,6 +400,11 @@ impl Fields {
             }
             PacketKind::ReadDone => Body::ReadDone(id),
             PacketKind::WriteDone => Body::WriteDone(id),
+            PacketKind::Part => {
+                let parting = Parting::from_number(self.op);
+                let found = self.op;
+                Body::Part(parting.ok_or(WireError::PacketOp { kind, found })?)
+            }
             PacketKind::Credit => Body::Credit(order.u64(self.control)),
             PacketKind::Atomic => {
                 let [datatype, op, pieces, ..] = self.last;

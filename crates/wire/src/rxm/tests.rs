@@ -47,6 +47,9 @@ fn bodies() -> Vec<Body> {
         },
         Body::WriteDone(7),
         Body::Credit(100),
+        Body::Part(Parting::Ask),
+        Body::Part(Parting::Agree),
+        Body::Part(Parting::Stay),
         Body::Atomic(AtomicHead {
             id: 2,
             kind: AtomicKind::Compare,
@@ -189,6 +192,7 @@ fn wrong_connection_data_is_named() {
         flow_control: FlowControl::Off,
         eager_max: EAGER_MAX,
         rx_size: 1,
+        parts: true,
         number: Number { pid: 2, index: 3 },
     };
     let order = ByteOrder::Little;
@@ -262,12 +266,12 @@ proptest! {
     }
 
     #[test]
-    fn connection_data_survives(port: u16, eager_max: u32, rx_size: u32, pid: u32, index: u32) {
+    fn connection_data_survives(port: u16, eager_max: u32, rx_size: u32, pid: u32, index: u32, parts: bool) {
         let number = Number { pid, index };
         for order in ORDERS {
-            let request = Request { port, flow_control: FlowControl::On, eager_max, rx_size, number };
+            let request = Request { port, flow_control: FlowControl::On, eager_max, rx_size, parts, number };
             prop_assert_eq!(Request::parse(order, &request.emit(order).unwrap()), Ok(request));
-            let answer = Answer { number, rx_size, flow_control: FlowControl::Unsaid };
+            let answer = Answer { number, rx_size, flow_control: FlowControl::Unsaid, parts };
             prop_assert_eq!(Answer::parse(order, &answer.emit(order).unwrap()), Ok(answer));
         }
     }

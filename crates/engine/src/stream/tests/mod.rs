@@ -8,6 +8,7 @@ mod get;
 mod owned;
 mod packet_atomics;
 mod packets;
+mod parting;
 mod rma;
 mod rx;
 mod tx;

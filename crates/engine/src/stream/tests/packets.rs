@@ -41,6 +41,7 @@ impl Fixture {
                 number: 3,
                 eager_max: 100,
                 announced,
+                parts: true,
             }),
             order: ByteOrder::Little,
             has_rendezvous: false,
