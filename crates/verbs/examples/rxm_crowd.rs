@@ -1,6 +1,7 @@
 //! Tries `verbs;ofi_rxm` with several processes, each of which talks to all others out of step: messages of
 //! all ways, reads, writes and atomics, with data checked. Then a quarter is killed, and the others go on.
-//! The laboratory runs it (`lab/cases/rxm_crowd.sh`): `rxm_crowd PROCESSES FOLDER`.
+//! The laboratory runs it (`lab/cases/rxm_crowd.sh`): `rxm_crowd PROCESSES FOLDER [ROUNDS]`. In each round they are quiet
+//! for a while, and then exchange messages.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ const BURST: u64 = 150;
 const SHARE: usize = 64 << 10;
 /// What each process adds to a number of process 0.
 const ROUNDS: u64 = 5;
+/// How long they are quiet in a round.
+const QUIET: Duration = Duration::from_millis(1500);
 
 /// Repeats until there is something.
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -462,7 +465,7 @@ impl Member {
     }
 }
 
-fn run(board: Board) {
+fn run(board: Board, rounds: usize) {
     let mut member = Member::new(board);
     member.meet();
     let (rank, count) = (member.board.rank, member.board.count);
@@ -476,6 +479,17 @@ fn run(board: Board) {
     member.board.barrier("written", count, || quiet(&member));
     member.check_memory();
     member.board.barrier("checked", count, || quiet(&member));
+    for round in 0..rounds {
+        let start = Instant::now();
+        while start.elapsed() < QUIET {
+            quiet(&member);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        member.messages();
+        member
+            .board
+            .barrier(&format!("round {round}"), count, || quiet(&member));
+    }
     let left = survivors(count);
     if rank >= left {
         // Without closing anything.
@@ -496,13 +510,12 @@ const fn survivors(count: usize) -> usize {
     count - count.div_ceil(4)
 }
 
-fn start(rank: usize, count: usize, folder: &Path) -> Child {
+fn start(rank: usize, count: usize, folder: &Path, rounds: usize) -> Child {
     let own = std::env::current_exe().expect("a program");
-    let rank = rank.to_string();
     Command::new(own)
-        .args([&count.to_string()])
+        .arg(count.to_string())
         .arg(folder)
-        .arg(rank)
+        .args([rounds.to_string(), rank.to_string()])
         .spawn()
         .expect("started")
 }
@@ -512,16 +525,21 @@ fn main() {
     let mut number = || args.next()?.parse::<usize>().ok();
     let count = number().expect("how many processes");
     let folder = PathBuf::from(std::env::args().nth(2).expect("a folder"));
-    if let Some(rank) = std::env::args().nth(3) {
+    let rounds = std::env::args().nth(3);
+    let rounds = rounds.map_or(0, |rounds| rounds.parse().expect("a number"));
+    if let Some(rank) = std::env::args().nth(4) {
         let rank = rank.parse().expect("a number");
-        return run(Board {
+        let board = Board {
             folder,
             rank,
             count,
-        });
+        };
+        return run(board, rounds);
     }
     std::fs::create_dir_all(&folder).expect("a folder");
-    let members: Vec<_> = (0..count).map(|rank| start(rank, count, &folder)).collect();
+    let members: Vec<_> = (0..count)
+        .map(|rank| start(rank, count, &folder, rounds))
+        .collect();
     for (rank, mut member) in members.into_iter().enumerate() {
         let status = member.wait().expect("ended");
         assert_eq!(

@@ -26,6 +26,8 @@ pub struct Params {
     shared: Tunables,
     pub(crate) rxm: rxm::Settings,
     pub(crate) verbs: Arc<crate::params::Params>,
+    /// Connections of a domain beyond which idle ones end.
+    pub(crate) max_connections: usize,
     devices: Mutex<Vec<Arc<Device>>>,
 }
 
@@ -42,6 +44,14 @@ impl Params {
             shared: Tunables::read_others(OURS, DEFAULTS, rxm.given()),
             rxm,
             verbs: Arc::new(crate::params::Params::read()),
+            max_connections: ripstop_core::params().declare(
+                Some(OURS),
+                "max_connections",
+                0,
+                "connections of a domain, beyond which the one that was used longest ago is closed while it has nothing \
+                 to do, if its peer is of this library; the next operation makes it anew. Each takes 2.5 MiB with the \
+                 defaults. 0 for as many as there are peers (default: 0)",
+            ),
             devices: Mutex::default(),
         }
     }

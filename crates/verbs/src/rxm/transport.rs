@@ -1,11 +1,14 @@
 //! RDMA devices as a transport of reliable datagram endpoints.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_os::Connect;
-use ripstop_stream::{HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport, rxm};
+use ripstop_stream::{
+    ConnectionBound, HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport, rxm,
+};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::rxm::cm::FlowControl;
 use ripstop_wire::xnet::rdm::Greeting;
@@ -21,8 +24,11 @@ use crate::rxm::readiness::RdmaReadiness;
 const SAYS: rxm::Says = rxm::Says {
     rx_size: 64,
     flow_control: FlowControl::On,
-    parts: false,
+    parts: true,
 };
+
+/// Making a connection anew costs many messages' time, so one that was used a moment ago stays.
+const LEAST_IDLE: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
@@ -130,6 +136,13 @@ impl Transport for RxmVerbs {
 
     fn packets(params: &Params, data: &[u8]) -> Option<PacketTerms> {
         rxm::terms(data, params.rxm.eager_max, ReadBy::Device, SAYS)
+    }
+
+    fn connection_bound(params: &Params) -> Option<ConnectionBound> {
+        (params.max_connections > 0).then_some(ConnectionBound {
+            most: params.max_connections,
+            idle: LEAST_IDLE,
+        })
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {
