@@ -270,7 +270,9 @@ impl<M: Threading> Domain<M> {
                 .info()
                 .duplicate(CALL, self.fabric().owned.parent())?,
         };
-        if !(OURS | Mode::RX_CQ_DATA).contains(copy.mode()) {
+        // What is in front of a receive is the caller's.
+        let kept = OURS | Mode::RX_CQ_DATA | Mode::MSG_PREFIX;
+        if !kept.contains(copy.mode()) {
             return Err(Error::new(CALL, Errno::EINVAL));
         }
         let mut ep: *mut fid_ep = ptr::null_mut();
