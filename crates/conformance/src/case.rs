@@ -181,6 +181,8 @@ pub enum Eps {
     Rdm,
     /// Connected endpoints.
     Msg,
+    /// Datagram endpoints.
+    Dgram,
 }
 
 impl Eps {
@@ -191,6 +193,7 @@ impl Eps {
             Self::Both => matches!(ep_type, EpType::Rdm | EpType::Msg),
             Self::Rdm => ep_type == EpType::Rdm,
             Self::Msg => ep_type == EpType::Msg,
+            Self::Dgram => ep_type == EpType::Dgram,
         }
     }
 }
@@ -270,7 +273,7 @@ impl Case {
     }
 }
 
-/// A table of cases, by man page: `both`, `rdm` or `msg` for the endpoints, the function that tries the
+/// A table of cases, by man page: `both`, `rdm`, `msg` or `dgram` for the endpoints, the function that tries the
 /// rule, whose name is that of the case, and the rule. Another function, or a closure, may follow,
 /// then what makes the case differ from others:
 ///
@@ -298,6 +301,7 @@ macro_rules! cases {
     (@eps both) => { $crate::case::Eps::Both };
     (@eps rdm) => { $crate::case::Eps::Rdm };
     (@eps msg) => { $crate::case::Eps::Msg };
+    (@eps dgram) => { $crate::case::Eps::Dgram };
     (@body $name:ident) => { $name };
     (@body $name:ident $body:expr) => { $body };
 }
@@ -309,11 +313,12 @@ pub fn id(ep_type: EpType, name: &str) -> String {
     format!("{}:{name}", ep_name(ep_type))
 }
 
-/// `rdm` or `msg`.
+/// `rdm`, `msg` or `dgram`.
 #[must_use]
 pub fn ep_name(ep_type: EpType) -> &'static str {
     match ep_type {
         EpType::Msg => "msg",
+        EpType::Dgram => "dgram",
         _ => "rdm",
     }
 }

@@ -33,7 +33,7 @@ struct Options {
     /// The address of this machine by which peers reach it, for providers of networks.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     node: IpAddr,
-    /// Endpoint type to try; both by default.
+    /// Endpoint type to try; by default the first two.
     #[arg(long)]
     ep: Option<Ep>,
     /// Threading level to open domains with.
@@ -96,6 +96,8 @@ enum Ep {
     Rdm,
     /// Connected.
     Msg,
+    /// Datagram.
+    Dgram,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -129,6 +131,7 @@ impl Options {
                 None => vec![EpType::Rdm, EpType::Msg],
                 Some(Ep::Rdm) => vec![EpType::Rdm],
                 Some(Ep::Msg) => vec![EpType::Msg],
+                Some(Ep::Dgram) => vec![EpType::Dgram],
             },
             filter: self.filter.clone(),
             jobs: self.jobs.unwrap_or_else(run::processors).max(1),

@@ -23,7 +23,7 @@ pub(crate) mod tests {
     pub(crate) fn ids() -> BTreeSet<String> {
         let mut ids = BTreeSet::new();
         for case in cases::all() {
-            for ep_type in [EpType::Rdm, EpType::Msg] {
+            for ep_type in [EpType::Rdm, EpType::Msg, EpType::Dgram] {
                 if case.eps.includes(ep_type) {
                     assert!(ids.insert(id(ep_type, case.name)), "{} twice", case.name);
                 }

@@ -216,6 +216,7 @@ fn once(plan: &Plan, exe: &Path, id: &str, case: &Case) -> Ran {
     let mut command = again(plan, exe);
     command
         .args(["--case", id, "--slow", &slow.to_string()])
+        .args(["--ep", id.split(':').next().unwrap_or_default()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -405,9 +406,10 @@ fn on_subject<T>(
 fn run_here(plan: &Plan, id: &str) -> anyhow::Result<(Outcome, usize)> {
     let found = selected(plan).into_iter().find(|(found, _)| found == id);
     let (_, case) = found.with_context(|| format!("no case is called {id}"))?;
-    let ep_type = match id.starts_with("msg:") {
-        true => EpType::Msg,
-        false => EpType::Rdm,
+    let ep_type = match id.split(':').next() {
+        Some("msg") => EpType::Msg,
+        Some("dgram") => EpType::Dgram,
+        _ => EpType::Rdm,
     };
     let body = |s: &dyn Subject, threads| {
         let cx = Cx {

@@ -10,6 +10,7 @@ mod collective;
 mod contexts;
 mod controls;
 mod cq;
+mod dgram;
 mod directions;
 mod eq;
 mod five;
@@ -46,6 +47,7 @@ pub fn all() -> Vec<Case> {
         levels::CASES.to_vec(),
         sets::CASES.to_vec(),
         msg::cases(),
+        dgram::CASES.to_vec(),
         tagged::cases(),
         rma::cases(),
         atomic::cases(),

@@ -20,9 +20,13 @@ pub fn hints(cx: &Cx<'_>) -> Hints {
         (_, false) => Progress::Manual,
         (_, true) => Progress::Auto,
     };
+    let prefix = match cx.ep_type {
+        EpType::Dgram => Mode::MSG_PREFIX,
+        _ => Mode::empty(),
+    };
     Hints {
         caps: Flags::empty(),
-        mode: Mode::CONTEXT | Mode::CONTEXT2 | Mode::RX_CQ_DATA,
+        mode: Mode::CONTEXT | Mode::CONTEXT2 | Mode::RX_CQ_DATA | prefix,
         ep: Some(EpAttr {
             ep_type: cx.ep_type,
             ..EpAttr::default()
@@ -42,10 +46,10 @@ pub fn hints(cx: &Cx<'_>) -> Hints {
     }
 }
 
-/// A query for a local address that peers on this host reach.
+/// A query for a local address that peers on this host reach; of datagrams for any, since theirs need not be of IP.
 #[must_use]
 pub fn query(cx: &Cx<'_>, hints: Hints) -> Query {
-    let local = !cx.setup.provider.contains("shm");
+    let local = !cx.setup.provider.contains("shm") && cx.ep_type != EpType::Dgram;
     Query {
         node: local.then(|| cx.setup.node.to_string()),
         flags: if local { Flags::SOURCE } else { Flags::empty() },
