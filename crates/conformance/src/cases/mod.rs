@@ -10,6 +10,7 @@ mod collective;
 mod contexts;
 mod controls;
 mod cq;
+mod device;
 mod dgram;
 mod directions;
 mod eq;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Case> {
         av::cases(),
         cm::cases(),
         eq::CASES.to_vec(),
+        device::CASES.to_vec(),
         objects::cases(),
         contexts::CASES.to_vec(),
         cq::cases(),
