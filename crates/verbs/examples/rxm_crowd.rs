@@ -4,32 +4,33 @@
 //! for a while, and then exchange messages.
 #![forbid(unsafe_code)]
 
+mod common;
+#[path = "common/memory.rs"]
+mod memory;
+#[path = "common/rxm.rs"]
+mod rxm;
+#[path = "common/until.rs"]
+mod until;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector as _, AtomicCall, AvAttr, CompletionQueue as _, CqAttr, Domain as _,
-    Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, Provider, RecvKind, RmaCall, SendKind,
-    Sharing,
+    AddressVector as _, AtomicCall, AvAttr, CqAttr, Domain as _, Endpoint as _, Fabric as _,
+    MemoryRegion as _, Provider as _, RecvKind, RmaCall, SendKind,
 };
-use ripstop_core::registry::ProviderInfo as _;
-use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_core::{Address, FidToken};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_types::{
     AtomicKind, AtomicOp, AvType, Completion, CompletionError, Datatype, EpType, Errno, FiAddr,
-    Flags, MrMode, Result, RmaIov, Version, flags,
+    Flags, Result, RmaIov, flags,
 };
 use ripstop_verbs::RxmVerbsProvider;
 
-type Fabric = <RxmVerbsProvider as Provider>::Fabric;
-type Domain = <Fabric as ripstop_core::provider::Fabric>::SafeDomain;
-type Endpoint = <Domain as ripstop_core::provider::Domain>::Endpoint;
-type Cq = <Domain as ripstop_core::provider::Domain>::Cq;
-type Av = <Domain as ripstop_core::provider::Domain>::Av;
-type Mr = <Domain as ripstop_core::provider::Domain>::Mr;
+use rxm::{Av, Cq, Domain, Endpoint};
+use until::until;
 
 /// More than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -43,40 +44,6 @@ const SHARE: usize = 64 << 10;
 const ROUNDS: u64 = 5;
 /// How long they are quiet in a round.
 const QUIET: Duration = Duration::from_millis(1500);
-
-/// Repeats until there is something.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "no {what} in {PATIENCE:?}");
-    }
-}
-
-fn find(provider: &RxmVerbsProvider) -> Info {
-    let hints = Hints {
-        caps: flags![MSG TAGGED RMA ATOMIC],
-        ep: Some(EpAttr {
-            ep_type: EpType::Rdm,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let answer = provider.getinfo(&Request {
-        version: Version::CURRENT,
-        hints: Some(&hints),
-        ..Request::default()
-    });
-    let v4 = |info: &Info| matches!(info.src_addr, Some(Address::Ip(addr)) if addr.is_ipv4());
-    let found = answer.infos.into_iter().find(v4);
-    found.unwrap_or_else(|| panic!("no offer: {:?}", answer.refusals))
-}
 
 /// What the processes tell each other, in files of a folder.
 struct Board {
@@ -100,7 +67,7 @@ impl Board {
     /// Until all have come here; `progress` is made meanwhile.
     fn barrier(&self, what: &str, count: usize, mut progress: impl FnMut()) {
         self.tell(what, "");
-        until(what, || {
+        until(PATIENCE, what, || {
             progress();
             let all = (0..count).all(|rank| self.hear(what, rank).is_some());
             all.then_some(())
@@ -114,7 +81,7 @@ struct Member {
     ep: Arc<Endpoint>,
     cq: Arc<Cq>,
     av: Arc<Av>,
-    mr: Arc<Mr>,
+    mr: Arc<<Domain as ripstop_core::provider::Domain>::Mr>,
     memory: Parked,
     peers: Vec<FiAddr>,
     /// Where the memory of each begins, and its key.
@@ -137,7 +104,8 @@ fn read(buf: UserBuf) -> Vec<u8> {
 impl Member {
     fn new(board: Board) -> Self {
         let provider = RxmVerbsProvider::new();
-        let info = find(&provider);
+        let info = common::infos(&provider, EpType::Rdm, flags![MSG TAGGED RMA ATOMIC]);
+        let info = info.into_iter().next().expect("an offer of IPv4");
         let fabric = provider.fabric(&info.fabric).expect("a fabric");
         let domain = fabric.safe_domain(&info).expect("a domain");
         let cq = domain.cq(&CqAttr::default()).expect("a queue");
@@ -154,15 +122,8 @@ impl Member {
         ep.bind_av(&av).expect("bound");
         ep.enable().expect("enabled");
         let memory = Parked::park(vec![0; SHARE * (board.count + 1)]);
-        let attr = MrAttr {
-            iov: vec![memory.buf()],
-            access: flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE],
-            offset: 0,
-            requested_key: 0,
-            flags: Flags::empty(),
-            shared: Sharing::Never,
-        };
-        let mr = domain.mr(&attr).expect("registered");
+        let access = flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE];
+        let mr = memory::register(&domain, memory.buf(), access);
         Self {
             board,
             ep,
@@ -183,7 +144,7 @@ impl Member {
         let (at, key) = (self.memory.buf().addr(), self.mr.key());
         self.board.tell("name", &format!("{name} {at} {key}"));
         for rank in 0..self.board.count {
-            let told = until("name", || self.board.hear("name", rank));
+            let told = until(PATIENCE, "name", || self.board.hear("name", rank));
             let mut words = told.split(' ');
             let mut word = || words.next().expect("a word");
             let name = Address::Ip(word().parse().expect("an address"));
@@ -199,31 +160,20 @@ impl Member {
     }
 
     fn next(&self) -> Option<std::result::Result<Completion, CompletionError>> {
-        let mut found = None;
-        match self.cq.read(1, |entry| found = Some(*entry)) {
-            Ok(_) => found.map(Ok),
-            Err(Errno::EAGAIN) => None,
-            Err(Errno::EAVAIL) => {
-                let mut failure = None;
-                let taken = self.cq.read_error(|error, _| failure = Some(*error));
-                taken.expect("an error");
-                failure.map(Err)
-            }
-            Err(error) => panic!("fi_cq_read: {error}"),
-        }
+        common::next(&*self.cq, None).map(|ended| ended.map_err(|(error, _)| error))
     }
 
     /// Waits for so many successes.
     fn complete(&self, what: &str, count: usize) {
         for done in 0..count {
-            let entry = until(what, || self.next());
+            let entry = until(PATIENCE, what, || self.next());
             entry.unwrap_or_else(|error| panic!("{what} {done} of {count}: {error:?}"));
         }
     }
 
     /// Posts, as soon as there is room.
     fn post(&self, mut done: impl FnMut(&Completion), mut post: impl FnMut() -> Result<()>) {
-        until("room", || match post() {
+        until(PATIENCE, "room", || match post() {
             Ok(()) => Some(()),
             Err(Errno::EAGAIN) => {
                 if let Some(entry) = self.next() {
@@ -450,13 +400,13 @@ impl Member {
 
     /// How a send to the dead one fails.
     fn failure(&self, dead: usize, bytes: &Parked) -> Errno {
-        let failure = until("error", || {
+        let failure = until(PATIENCE, "error", || {
             let to = self.peers[dead];
             let sent = self
                 .ep
                 .send(SendKind::Msg, &[bytes.buf()], None, to, 6, None);
             match sent {
-                Ok(()) => until("end", || self.next()).err(),
+                Ok(()) => until(PATIENCE, "end", || self.next()).err(),
                 Err(Errno::EAGAIN) => self.next().and_then(std::result::Result::err),
                 Err(error) => panic!("{error}"),
             }

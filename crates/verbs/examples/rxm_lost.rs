@@ -2,26 +2,27 @@
 //! comes later, the other goes on. The laboratory runs it (`lab/cases/rxm_lost.sh`): `rxm_lost DEVICE OTHER`.
 #![forbid(unsafe_code)]
 
+mod common;
+#[path = "common/rxm.rs"]
+mod rxm;
+#[path = "common/until.rs"]
+mod until;
+
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector as _, AvAttr, CompletionQueue as _, CqAttr, Domain as _, Endpoint as _,
-    Fabric as _, Provider, RecvKind, SendKind,
+    AddressVector as _, AvAttr, CqAttr, Domain as _, Endpoint as _, Fabric as _, Provider as _,
+    RecvKind, SendKind,
 };
-use ripstop_core::registry::ProviderInfo as _;
-use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::Parked;
-use ripstop_types::{AvType, EpType, Errno, FiAddr, Flags, MrMode, Result, Version, flags};
+use ripstop_types::{AvType, EpType, Errno, FiAddr, Flags, Result, flags};
 use ripstop_verbs::RxmVerbsProvider;
 
-type Fabric = <RxmVerbsProvider as Provider>::Fabric;
-type Domain = <Fabric as ripstop_core::provider::Fabric>::SafeDomain;
-type Endpoint = <Domain as ripstop_core::provider::Domain>::Endpoint;
-type Cq = <Domain as ripstop_core::provider::Domain>::Cq;
-type Av = <Domain as ripstop_core::provider::Domain>::Av;
+use rxm::{Av, Cq, Domain, Endpoint};
+use until::until;
 
 /// More than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -32,37 +33,8 @@ const LENGTHS: [usize; 2] = [64, 100_000];
 /// Receives that wait, and messages that are under way.
 const DEPTH: usize = 8;
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "no {what} in {PATIENCE:?}");
-    }
-}
-
 fn infos(provider: &RxmVerbsProvider) -> Vec<Info> {
-    let hints = Hints {
-        caps: flags![MSG TAGGED],
-        ep: Some(EpAttr {
-            ep_type: EpType::Rdm,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            mr_mode: MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let answer = provider.getinfo(&Request {
-        version: Version::CURRENT,
-        hints: Some(&hints),
-        flags: Flags::RESCAN,
-        ..Request::default()
-    });
-    let v4 = |info: &Info| matches!(info.src_addr, Some(Address::Ip(addr)) if addr.is_ipv4());
-    answer.infos.into_iter().filter(v4).collect()
+    common::infos(provider, EpType::Rdm, flags![MSG TAGGED])
 }
 
 /// An endpoint, with a peer of its own domain or another.
@@ -149,25 +121,21 @@ impl Side {
 
     /// Takes a completion; whether there was one.
     fn take(&mut self) -> bool {
-        let mut flags = None;
-        match self.cq.read(1, |entry| flags = Some(entry.flags)) {
-            Ok(_) => {}
-            Err(Errno::EAGAIN) => return false,
-            Err(_) => {
-                let failures = &mut self.failures;
-                let read = self.cq.read_error(|error, _| {
-                    failures.push(error.err);
-                    flags = Some(error.entry.flags);
-                });
-                read.expect("an error");
+        let Some(ended) = common::next(&*self.cq, None) else {
+            return false;
+        };
+        let flags = match ended {
+            Ok(entry) => entry.flags,
+            Err((error, _)) => {
+                self.failures.push(error.err);
+                error.entry.flags
             }
-        }
-        match flags {
-            Some(flags) if flags.contains(Flags::RECV) => {
-                self.receives -= 1;
-                self.got += 1;
-            }
-            _ => self.sends -= 1,
+        };
+        if flags.contains(Flags::RECV) {
+            self.receives -= 1;
+            self.got += 1;
+        } else {
+            self.sends -= 1;
         }
         true
     }
@@ -197,7 +165,7 @@ fn flow(sides: &mut [Side; 2]) -> bool {
 
 fn flow_for(sides: &mut [Side; 2], messages: usize) {
     let goal = sides[0].got + messages;
-    until("messages", || {
+    until(PATIENCE, "messages", || {
         assert!(flow(sides), "messages flow: {:?}", sides[0].failures);
         (sides[0].got >= goal && sides[1].got >= goal).then_some(())
     });
@@ -220,12 +188,12 @@ fn main() {
     flow_for(&mut others, 200);
     let mut removal = remove(name);
     let start = Instant::now();
-    until("failure", || {
+    until(PATIENCE, "failure", || {
         assert!(flow(&mut others), "the other device works");
         (!flow(&mut sides)).then_some(())
     });
     for side in &mut sides {
-        until("end of what was posted", || {
+        until(PATIENCE, "end of what was posted", || {
             side.poll();
             (side.receives == 0 && side.sends == 0).then_some(())
         });
@@ -245,7 +213,7 @@ fn main() {
     assert!(start.elapsed() < BOUND);
     flow_for(&mut others, 200);
     drop(sides);
-    let removed = until("end of the removal", || {
+    let removed = until(PATIENCE, "end of the removal", || {
         assert!(flow(&mut others), "the other device works");
         removal.try_wait().expect("waited")
     });

@@ -3,21 +3,23 @@
 //! was posted to it ends. The laboratory runs it (`lab/cases/verbs_crowd.sh`).
 #![forbid(unsafe_code)]
 
+mod common;
+#[path = "common/memory.rs"]
+mod memory;
+
 use std::net::SocketAddr;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ripstop_core::eq::{EqAttr, Event, EventQueue};
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    CompletionQueue as _, CqAttr, Domain as _, Endpoint as _, Fabric as _, MrAttr, PassiveEp as _,
-    Provider as _, RecvKind, SendKind, Sharing,
+    CqAttr, Domain as _, Endpoint as _, Fabric as _, PassiveEp as _, Provider as _, RecvKind,
+    SendKind,
 };
-use ripstop_core::registry::ProviderInfo as _;
-use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
-use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, MrMode, Version, flags};
+use ripstop_types::{Completion, EpType, Errno, FiAddr, Flags, flags};
 use ripstop_verbs::{Cq, Domain, Endpoint, Fabric, Mr, VerbsProvider};
 
 /// More than anything here takes.
@@ -66,25 +68,8 @@ struct Site {
 impl Site {
     fn open() -> Self {
         let provider = VerbsProvider::new();
-        let hints = Hints {
-            caps: Flags::MSG,
-            ep: Some(EpAttr {
-                ep_type: EpType::Msg,
-                ..EpAttr::default()
-            }),
-            domain: Some(DomainAttr {
-                mr_mode: MrMode::LOCAL | MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
-                ..DomainAttr::default()
-            }),
-            ..Hints::default()
-        };
-        let answer = provider.getinfo(&Request {
-            version: Version::CURRENT,
-            hints: Some(&hints),
-            ..Request::default()
-        });
-        let v4 = |info: &Info| matches!(info.src_addr, Some(Address::Ip(addr)) if addr.is_ipv4());
-        let info = answer.infos.into_iter().find(v4).expect("an offer");
+        let infos = common::infos(&provider, EpType::Msg, Flags::MSG);
+        let info = infos.into_iter().next().expect("an offer of IPv4");
         let fabric = provider.fabric(&info.fabric).expect("a fabric");
         let domain = fabric.safe_domain(&info).expect("a domain");
         let cq = domain.cq(&CqAttr::default()).expect("a queue");
@@ -114,20 +99,8 @@ impl Site {
 
     /// The next completion, or the context of what has failed.
     fn completion(&self) -> Option<Result<Completion, usize>> {
-        let mut found = None;
-        match self.cq.read(1, |entry| found = Some(*entry)) {
-            Ok(_) => found.map(Ok),
-            Err(Errno::EAGAIN) => None,
-            Err(Errno::EAVAIL) => {
-                let mut failed = None;
-                let read = self
-                    .cq
-                    .read_error(|error, _| failed = Some(error.entry.context));
-                read.expect("an error");
-                failed.map(Err)
-            }
-            Err(error) => panic!("fi_cq_read: {error}"),
-        }
+        let ended = common::next(&*self.cq, None)?;
+        Some(ended.map_err(|(error, _)| error.entry.context))
     }
 
     fn endpoint(&self, info: &Info, token: FidToken) -> Side {
@@ -135,15 +108,7 @@ impl Site {
         ep.bind_cq(&self.cq, flags![SEND RECV]).expect("bound");
         ep.bind_eq(&self.eq).expect("bound");
         let memory = Parked::park(vec![0; RECEIVES * LEN]);
-        let attr = MrAttr {
-            iov: vec![memory.buf()],
-            access: flags![SEND RECV],
-            offset: 0,
-            requested_key: 0,
-            flags: Flags::empty(),
-            shared: Sharing::Never,
-        };
-        let mr = self.domain.mr(&attr).expect("registered");
+        let mr = memory::register(&self.domain, memory.buf(), flags![SEND RECV]);
         ep.enable().expect("enabled");
         Side {
             ep,

@@ -2,25 +2,29 @@
 //! out of step and of which some end early. The laboratory runs it (`lab/cases/verbs_datagrams.sh`).
 #![forbid(unsafe_code)]
 
+mod common;
+#[path = "common/memory.rs"]
+mod memory;
+#[path = "common/until.rs"]
+mod until;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector as _, AvAttr, CompletionQueue as _, Counter as _, CounterAttr, CqAttr,
-    Domain as _, Endpoint as _, Fabric as _, MemoryRegion as _, MrAttr, Provider as _, RecvKind,
-    SendKind, Sharing,
+    AddressVector as _, AvAttr, Counter as _, CounterAttr, CqAttr, Domain as _, Endpoint as _,
+    Fabric as _, MemoryRegion as _, Provider as _, RecvKind, SendKind,
 };
-use ripstop_core::registry::ProviderInfo as _;
-use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_types::{
-    AddrFormat, Completion, CompletionError, EpType, Errno, FiAddr, Flags, Mode, MrMode, Version,
-    WaitObj, flags,
+    AddrFormat, Completion, CompletionError, EpType, Errno, FiAddr, Flags, WaitObj, flags,
 };
 use ripstop_verbs::{Av, Counter, Cq, Domain, Endpoint, Mr, VerbsProvider};
+
+use until::until;
 
 /// More than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,25 +43,8 @@ const DATAGRAMS: u32 = 200;
 
 fn find() -> (VerbsProvider, Info) {
     let provider = VerbsProvider::new();
-    let hints = Hints {
-        caps: Flags::MSG,
-        mode: Mode::MSG_PREFIX | Mode::RX_CQ_DATA,
-        ep: Some(EpAttr {
-            ep_type: EpType::Dgram,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            mr_mode: MrMode::LOCAL | MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let answer = provider.getinfo(&Request {
-        version: Version::CURRENT,
-        hints: Some(&hints),
-        ..Request::default()
-    });
-    let info = answer.infos.into_iter().next().expect("an offer");
+    let infos = common::infos(&provider, EpType::Dgram, Flags::MSG);
+    let info = infos.into_iter().next().expect("an offer");
     let name = info.domain.name.as_deref().expect("a name");
     assert!(name.ends_with("-dgram"), "{name}");
     assert_eq!(info.addr_format, AddrFormat::IbUd);
@@ -91,7 +78,7 @@ impl Side {
         ep.bind_counter(&sent, Flags::SEND).expect("bound");
         assert_eq!(ep.name(), Err(Errno::EOPBADSTATE));
         let memory = Parked::park(vec![0; MEMORY]);
-        let mr = register(domain, memory.buf());
+        let mr = memory::register(domain, memory.buf(), flags![SEND RECV]);
         ep.enable().expect("enabled");
         Self {
             ep,
@@ -132,7 +119,7 @@ impl Side {
         let before = self.sent.read();
         let buf = self.part(OUT, bytes.len());
         copy_out(buf, bytes);
-        until("room", || {
+        until(PATIENCE, "room", || {
             let flags = Some(Flags::empty());
             let posted = self.ep.send(SendKind::Msg, &[buf], data, to, 1000, flags);
             if posted == Err(Errno::EAGAIN) {
@@ -141,25 +128,13 @@ impl Side {
             posted.expect("posted");
             Some(())
         });
-        until("send", || (self.sent.read() > before).then_some(()));
+        until(PATIENCE, "send", || {
+            (self.sent.read() > before).then_some(())
+        });
     }
 
     fn next(&self, patience: Duration) -> Option<Result<Completion, CompletionError>> {
-        let mut found = None;
-        match self
-            .cq
-            .sread(1, 1, Some(patience), |entry| found = Some(*entry))
-        {
-            Ok(_) => found.map(Ok),
-            Err(Errno::EAGAIN) => None,
-            Err(Errno::EAVAIL) => {
-                let mut failure = None;
-                let read = self.cq.read_error(|error, _| failure = Some(*error));
-                read.expect("an error");
-                failure.map(Err)
-            }
-            Err(error) => panic!("{error}"),
-        }
+        common::next(&*self.cq, Some(patience)).map(|ended| ended.map_err(|(error, _)| error))
     }
 
     /// The next receive.
@@ -180,29 +155,6 @@ impl Side {
                 return failure;
             }
         }
-    }
-}
-
-fn register(domain: &Arc<Domain>, buf: UserBuf) -> Arc<Mr> {
-    let attr = MrAttr {
-        iov: vec![buf],
-        access: flags![SEND RECV],
-        offset: 0,
-        requested_key: 0,
-        flags: Flags::empty(),
-        shared: Sharing::Never,
-    };
-    domain.mr(&attr).expect("registered")
-}
-
-/// Repeats until there is something.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "no {what} in {PATIENCE:?}");
     }
 }
 
@@ -327,7 +279,7 @@ fn remove(a: &Side, to_b: FiAddr, b: &Side) {
 /// A receive whose region is gone fails, and what was posted with it; then the endpoint goes on.
 fn recover(domain: &Arc<Domain>, a: &Side, b: &Side) {
     let lost = Parked::park(vec![0; 4096]);
-    let region = register(domain, lost.buf());
+    let region = memory::register(domain, lost.buf(), flags![SEND RECV]);
     let posted =
         b.ep.recv(RecvKind::Msg, &[lost.buf()], FiAddr::UNSPEC, 1, None);
     posted.expect("posted");

@@ -4,22 +4,28 @@
 //! INTERFACE`, where the interface is that of the other device.
 #![forbid(unsafe_code)]
 
+mod common;
+#[path = "common/memory.rs"]
+mod memory;
+#[path = "common/until.rs"]
+mod until;
+
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AvAttr, CompletionQueue as _, CqAttr, Domain as _, Endpoint as _, Fabric as _, MrAttr,
-    PassiveEp as _, Provider as _, RecvKind, SendKind, Sharing,
+    AvAttr, CqAttr, Domain as _, Endpoint as _, Fabric as _, PassiveEp as _, Provider as _,
+    RecvKind, SendKind,
 };
-use ripstop_core::registry::ProviderInfo as _;
-use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_core::{FidToken, Info};
 use ripstop_mem::Parked;
-use ripstop_types::{EpType, Errno, FiAddr, Flags, Mode, MrMode, Version, flags};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, flags};
 use ripstop_verbs::{Cq, Domain, Endpoint, Fabric, Mr, PassiveEp, VerbsProvider};
+
+use until::until;
 
 /// More than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -34,39 +40,9 @@ const LISTENER: FidToken = FidToken(1);
 const CLIENT: FidToken = FidToken(2);
 const SERVER: FidToken = FidToken(3);
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "no {what} in {PATIENCE:?}");
-    }
-}
-
 /// What is offered now for endpoints of this type.
 fn infos(provider: &VerbsProvider, ep_type: EpType) -> Vec<Info> {
-    let hints = Hints {
-        caps: Flags::MSG,
-        mode: Mode::MSG_PREFIX,
-        ep: Some(EpAttr {
-            ep_type,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            mr_mode: MrMode::LOCAL | MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let answer = provider.getinfo(&Request {
-        version: Version::CURRENT,
-        hints: Some(&hints),
-        flags: Flags::RESCAN,
-        ..Request::default()
-    });
-    let v4 = |info: &Info| !matches!(info.src_addr, Some(Address::Ip(addr)) if addr.is_ipv6());
-    answer.infos.into_iter().filter(v4).collect()
+    common::infos(provider, ep_type, Flags::MSG)
 }
 
 /// The one of a device's domain.
@@ -104,7 +80,7 @@ impl Site {
     }
 
     fn event(&self) -> Result<Event, EventError> {
-        until("event", || match self.eq.read() {
+        until(PATIENCE, "event", || match self.eq.read() {
             Ok(event) => Some(Ok(event)),
             Err(Errno::EAGAIN) => None,
             Err(_) => Some(Err(self.eq.read_error(true).expect("an error"))),
@@ -118,19 +94,12 @@ struct Failure(Errno, String);
 
 /// Whether a request of a queue has ended, and how.
 fn ended(cq: &Cq) -> Option<Result<(), Failure>> {
-    match cq.read(1, |_| ()) {
-        Ok(_) => Some(Ok(())),
-        Err(Errno::EAGAIN) => None,
-        Err(_) => {
-            let mut failure = None;
-            let read = cq.read_error(|error, about| {
-                let about = String::from_utf8_lossy(about).into_owned();
-                failure = Some(Failure(error.err, about));
-            });
-            read.expect("an error");
-            failure.map(Err)
-        }
-    }
+    let ended = common::next(cq, None)?;
+    Some(
+        ended.map(drop).map_err(|(error, about)| {
+            Failure(error.err, String::from_utf8_lossy(&about).into_owned())
+        }),
+    )
 }
 
 /// An endpoint with its memory, which ends after it.
@@ -155,15 +124,7 @@ impl Side {
         let cq = domain.cq(&CqAttr::default()).expect("a queue");
         ep.bind_cq(&cq, flags![SEND RECV]).expect("bound");
         let memory = Parked::park(vec![0; LEN]);
-        let attr = MrAttr {
-            iov: vec![memory.buf()],
-            access: flags![SEND RECV],
-            offset: 0,
-            requested_key: 0,
-            flags: Flags::empty(),
-            shared: Sharing::Never,
-        };
-        let mr = domain.mr(&attr).expect("registered");
+        let mr = memory::register(domain, memory.buf(), flags![SEND RECV]);
         ep.enable().expect("enabled");
         Self {
             ep,
@@ -199,7 +160,7 @@ impl Side {
     /// All that was posted ends; what the last of it said.
     fn end(&mut self) -> Option<Failure> {
         let mut last = None;
-        until("end of what was posted", || {
+        until(PATIENCE, "end of what was posted", || {
             if let Some(Err(failure)) = self.ended() {
                 last = Some(failure);
             }
@@ -284,7 +245,7 @@ fn ends(provider: &VerbsProvider, device: &str) {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_micros(37 * (round as u64 % 40)));
                 client.ep.shutdown().expect("ended");
-                until("the end", || {
+                until(PATIENCE, "the end", || {
                     let _ = site.eq.read();
                     done.load(Ordering::Acquire).then_some(())
                 });
@@ -294,7 +255,7 @@ fn ends(provider: &VerbsProvider, device: &str) {
                 match server.receive() {
                     Ok(()) => posted += 1,
                     Err(Errno::EAGAIN) => {
-                        let _ = until("room", || server.ended());
+                        let _ = until(PATIENCE, "room", || server.ended());
                         refused += 1;
                     }
                     Err(error) => panic!("{error}"),
@@ -360,7 +321,7 @@ fn device(provider: &VerbsProvider, name: &str, other: &str) {
         .spawn()
         .expect("started");
     let start = Instant::now();
-    until("failure", || {
+    until(PATIENCE, "failure", || {
         assert!(others.flow(), "the other device works");
         (!pair.flow()).then_some(())
     });
@@ -401,7 +362,7 @@ fn device(provider: &VerbsProvider, name: &str, other: &str) {
     } = site;
     drop((pair, dgram));
     drop((listener, domain, of_pair, fabric));
-    let removed = until("end of the removal", || {
+    let removed = until(PATIENCE, "end of the removal", || {
         assert!(others.flow(), "the other device works");
         removal.try_wait().expect("waited")
     });
