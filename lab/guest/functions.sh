@@ -53,3 +53,20 @@ rping_client() {
     echo "rping $1: $_count of 20 messages came back"
     [ "$_count" = 20 ] || { cat /tmp/rping.log; return 1; }
 }
+
+# pingpong PROVIDER TYPE COUNT DOMAIN SIZE...: our fi_info lists the domain, and our fi_pingpong checks the data of so many
+# messages of each size within a guest.
+pingpong() {
+    _provider=$1 _type=$2 _count=$3 _domain=$4
+    shift 4
+    fi_info -p "$_provider" -t "FI_EP_$(echo "$_type" | tr a-z A-Z)" | grep "domain: $_domain" \
+        || fail "fi_info does not list $_domain"
+    for _size in "$@"; do
+        fi_pingpong -p "$_provider" -e "$_type" -c -I "$_count" -S "$_size" >/tmp/server.log 2>&1 &
+        _server=$!
+        within 60 listening 47592 || fail "the server does not listen"
+        timeout 60 fi_pingpong -p "$_provider" -e "$_type" -c -I "$_count" -S "$_size" "$ADDRESS" \
+            || { cat /tmp/server.log; fail "$_size bytes"; }
+        wait $_server || { cat /tmp/server.log; fail "the server of $_size bytes"; }
+    done
+}
