@@ -16,11 +16,9 @@ use ripstop_wire::xnet::cm::{HEADER_LEN, Header, Kind};
 use crate::common;
 
 /// Only what hangs takes longer, also on a machine that does much else.
-#[allow(dead_code, reason = "each test file uses its part")]
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An interface of reliable datagrams with manual progress, and its fabric.
-#[allow(dead_code, reason = "each test file uses its part")]
 pub(crate) fn rdm<P: Provider + ProviderInfo>(
     provider: &P,
     threading: Threading,
@@ -67,12 +65,10 @@ pub(crate) fn open_with<D: Domain>(
 }
 
 /// The same with nothing else.
-#[allow(dead_code, reason = "each test file uses its part")]
 pub(crate) fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
     open_with(domain, info, |_| ())
 }
 
-#[allow(dead_code, reason = "each test file uses its part")]
 impl<D: Domain> End<D> {
     /// Its next completion. Reading drives all of its domain, but not another domain.
     pub(crate) fn next(&self) -> Completion {
