@@ -1,8 +1,10 @@
 //! A queue pair with its buffers: what a link writes goes out by it, and what arrives is read from it.
 
 mod reads;
+mod receives;
 mod writes;
 
+use receives::RECEIVES;
 pub(crate) use writes::DIRECT_MIN;
 use writes::Writing;
 
@@ -13,8 +15,8 @@ use std::sync::{Arc, Weak};
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_ibverbs::{
-    CmId, CompletionChannel, Cq, Mr, Operation, Pd, Qp, QpCap, RecvArea, RecvRequest, Remote,
-    SendArea, SendFlags, SendRequest, Sge, Status, Wc, WcKind,
+    CmId, CompletionChannel, Cq, Mr, Operation, Pd, Qp, QpCap, RecvArea, Remote, SendArea,
+    SendFlags, SendRequest, Sge, Status, Wc, WcKind,
 };
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_os::{IoVec, IoVecMut};
@@ -74,9 +76,6 @@ impl Shape {
         self.sends
     }
 }
-
-/// Receives that are posted at a time, at most.
-const RECEIVES: usize = 8;
 
 /// Completions that are taken at a time.
 const COMPLETIONS: usize = 16;
@@ -404,64 +403,6 @@ impl Pipe {
             }
         }
         self.inbox.push(Incoming::Packet(slot, len));
-    }
-
-    /// Posts at most [`RECEIVES`].
-    fn post_receives(&self, slots: &[u16]) -> Result<()> {
-        let mut memory = [Sge::default(); RECEIVES];
-        for (memory, slot) in memory.iter_mut().zip(slots) {
-            let at = self.shape.buffer_at(*slot);
-            *memory = self.receives.sge(at, self.shape.packet_max)?;
-        }
-        let mut requests: [_; RECEIVES] = std::array::from_fn(|at| {
-            let slot = slots.get(at).copied().unwrap_or_default();
-            RecvRequest::one(slot.into(), &memory[at])
-        });
-        let requests = requests.get_mut(..slots.len()).unwrap_or_default();
-        self.qp.post_recv(requests).map_err(|error| error.errno)
-    }
-
-    /// Posts the receives again whose packets were read, once they are worth a call.
-    #[inline]
-    fn post_again(&mut self) {
-        if self.done.len() >= self.shape.posted_again_at_once() {
-            self.post_done();
-        }
-    }
-
-    #[inline(never)]
-    fn post_done(&mut self) {
-        for slots in self.done.chunks(RECEIVES) {
-            if let Err(error) = self.post_receives(slots) {
-                fi_warn!(NAME, Subsys::EpData, "a receive is not posted: {error}");
-                self.ended = true;
-                break;
-            }
-        }
-        self.credits.owe(self.done.len() as u64);
-        self.done.clear();
-        self.give_credits();
-    }
-
-    fn give_credits(&mut self) {
-        if self.ended || !self.credit_free {
-            return;
-        }
-        let Some(more) = self.credits.give() else {
-            return;
-        };
-        let packet = Packet {
-            conn: self.to,
-            body: Body::Credit(more),
-        };
-        self.credit_free = false;
-        let slot = self.shape.credit_send();
-        let bytes = self.sends.bytes(self.shape.buffer_at(slot), BASE_LEN);
-        let emitted = packet.emit(ByteOrder::NATIVE, bytes);
-        let posted = emitted
-            .map_err(|error| error.errno())
-            .and_then(|_| self.post_buffer(slot, BASE_LEN, Operation::Send(None), 0));
-        self.note_failure(posted);
     }
 
     fn note_failure(&mut self, posted: Result<()>) {
