@@ -1,4 +1,4 @@
-//! Buffers that begin with a page, as those of fabtests and of MPI benchmarks do.
+//! Buffers that begin with a page.
 
 use ripstop_mem::{Parked, UserBuf};
 
