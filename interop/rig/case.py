@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from . import process
+from . import process, stuck
 
 # Ports that were given out.
 TAKEN = itertools.count()
@@ -75,7 +75,8 @@ class Bench:
 
         It leaves no process behind; only those `beside` it go on.
         """
-        done = process.run(command, seconds, environment, self.scratch, beside)
+        done = process.run(command, seconds, environment, self.scratch, beside,
+                           lambda pids: stuck.report(pids, self.library.tool))
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{done.output}\n[{done.ending}]\n")
         return done

@@ -9,6 +9,10 @@ import traceback
 from .case import Failed, Missing, Unable
 
 
+# Lines of a failed case's log that are printed where CI is set.
+LAST_LINES = 200
+
+
 class Expected:
     """The committed list: cases that must pass, and cases that cannot, with the reason."""
 
@@ -91,6 +95,10 @@ class Ledger:
         self.failed += 1
         print(f"FAIL {case.name}: {why}", flush=True)
         print(f"     log: {log}", flush=True)
+        # Where CI is set nobody can open the log later.
+        if self.is_ci and log.exists():
+            for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]:
+                print(f"     | {line[:300]}", flush=True)
 
     def lack(self, case, why):
         """Something that is not part of the project cannot be had."""

@@ -28,6 +28,11 @@ class Library:
         (folder / SONAME).symlink_to(self.path)
         self.staged = folder
 
+    @property
+    def tool(self):
+        """The program `ripstop` beside this library, if it is ours."""
+        return self.path.parent.parent / "bin" / "ripstop"
+
     def is_at(self, path):
         return Path(path).resolve() == self.path
 

@@ -87,8 +87,11 @@ def busy(count, folder):
             loop.wait()
 
 
-def run(command, seconds, environment, folder, beside=()):
-    """Runs a program to its end, for `seconds` at most, and then ends whatever it left, but not those `beside` it."""
+def run(command, seconds, environment, folder, beside=(), overdue=None):
+    """Runs a program to its end, for `seconds` at most, and then ends whatever it left, but not those `beside` it.
+
+    If its time is over, what `overdue` says of the processes it left is added to what it printed.
+    """
     began = time.monotonic()
     output = Path(folder) / "output"
     with open(output, "wb") as sink:
@@ -98,6 +101,8 @@ def run(command, seconds, environment, folder, beside=()):
             status = child.wait(seconds)
         except subprocess.TimeoutExpired:
             status = None
+            if overdue:
+                sink.write(overdue(descendants({child.pid for child in beside})).encode())
         finally:
             end_all(beside)
     text = output.read_text(encoding="utf-8", errors="replace")

@@ -9,17 +9,13 @@ from .case import Missing
 
 def require_tool(bench):
     """The tools are there."""
-    if not tool(bench).is_file():
-        raise Missing(f"there is no {tool(bench)}")
-
-
-def tool(bench):
-    return bench.library.path.parent.parent / "bin" / "ripstop"
+    if not bench.library.tool.is_file():
+        raise Missing(f"there is no {bench.library.tool}")
 
 
 def shown(bench, pid, *command):
     """What a command such as `why --json` says of a process; nothing while that shows nothing."""
-    asked = process.start([tool(bench), *command, pid], process.clean_environment(), bench.scratch,
+    asked = process.start([bench.library.tool, *command, pid], process.clean_environment(), bench.scratch,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     said = asked.communicate()[0]
     return json.loads(said) if asked.returncode == 0 else None
