@@ -22,8 +22,13 @@ use crate::system::{Poller as _, System as _};
 use crate::transport::readiness::polls_links;
 use crate::transport::{PollerOf, Transport};
 
-/// How long the progress thread leaves a domain alone that the application polls itself.
-const STANDBY: Duration = Duration::from_millis(1);
+/// How long the progress thread leaves a domain alone that the application polls itself: at least, and at most.
+const MIN_STANDBY: Duration = Duration::from_millis(1);
+const MAX_STANDBY: Duration = Duration::from_millis(8);
+
+/// In between, this part of the time for which the application has polled it so far. Each look of the thread takes the
+/// processor from the application for a while, and who has polled for long will not be missed for such a part of that.
+const STANDBY_PART: u32 = 8;
 
 /// How the domain's lock and event queues go together: an event queue may be read from any
 /// thread, so only a shared domain can be progressed by one.
@@ -138,15 +143,19 @@ impl<T: Transport> Inner<T, Shared> {
     fn attend(&self) {
         let mut events = Events::with_capacity(1);
         let mut seen = self.activity.load(Ordering::Relaxed);
+        let mut attended = Duration::ZERO;
         while !self.stop.load(Ordering::Acquire) {
-            std::thread::park_timeout(STANDBY);
+            let standby = standby_after(attended);
+            std::thread::park_timeout(standby);
             let now = self.activity.load(Ordering::Relaxed);
             if now != seen || self.waiting.any() {
                 seen = now;
+                attended = attended.saturating_add(standby);
                 continue;
             }
             self.take_over(&mut events, seen);
             seen = self.activity.load(Ordering::Relaxed);
+            attended = Duration::ZERO;
         }
     }
 
@@ -171,6 +180,11 @@ impl<T: Transport> Inner<T, Shared> {
             }
         }
     }
+}
+
+/// How long the progress thread stands by after the application has polled for so long.
+fn standby_after(attended: Duration) -> Duration {
+    (attended / STANDBY_PART).clamp(MIN_STANDBY, MAX_STANDBY)
 }
 
 impl<T: Transport> ProgressSource for Inner<T, Shared> {
@@ -289,4 +303,15 @@ pub(crate) struct Finder {
 pub(crate) struct Looked {
     pub(crate) memory: UserBuf,
     pub(crate) base: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_stands_by_for_a_part_of_the_time_that_the_program_has_polled() {
+        let standby = |polled| standby_after(Duration::from_millis(polled)).as_millis();
+        assert_eq!([0, 8, 24, 64, 1000].map(standby), [1, 1, 3, 8, 8]);
+    }
 }
