@@ -219,10 +219,17 @@ impl Attach {
     /// Reads payloads from the peer's process into buffers, which are as long together, and takes the time.
     /// `false` says that not all of them were read.
     pub(crate) fn get(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
-        let began = clock::now();
+        let longest = from.iter().map(|payload| payload.len).max().unwrap_or(0);
+        let began = self.choice.times_get(longest).then(clock::now);
         let got = self.read(peer, from, into);
         if got {
-            self.note_got(from, began);
+            self.count(Copied {
+                payloads: from.len() as u64,
+                bytes: from.iter().map(|payload| payload.len).sum(),
+            });
+            if let Some(began) = began {
+                self.note_got(from, clock::now().saturating_sub(began));
+            }
         }
         got
     }
@@ -297,18 +304,13 @@ impl Attach {
         self.choice.note_attach(len as u64, 1, clock::now() - began);
     }
 
-    /// These payloads were copied by one call. The time of one of them is what the call has taken for each,
-    /// if they are equally long.
-    fn note_got(&mut self, from: &[Payload], began: Duration) {
-        let bytes: u64 = from.iter().map(|payload| payload.len).sum();
-        self.count(Copied {
-            payloads: from.len() as u64,
-            bytes,
-        });
+    /// These payloads were copied by one call, which has taken so long. The time of one of them is what it has taken
+    /// for each, if they are equally long.
+    fn note_got(&mut self, from: &[Payload], elapsed: Duration) {
         if let [first, others @ ..] = from
             && others.iter().all(|other| other.len == first.len)
         {
-            let each = (clock::now() - began) / from.len() as u32;
+            let each = elapsed / from.len() as u32;
             self.choice.note_attach(first.len, from.len(), each);
         }
     }

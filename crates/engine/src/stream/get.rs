@@ -40,7 +40,7 @@ const MIN_PROBE_BYTES: u64 = 8 << 10;
 /// Messages until some go the other way: they are got although they are too short, or sent eagerly
 /// although they are to be got. At first, and at most, after doubling each time.
 const MIN_BETWEEN_PROBES: u32 = 4;
-const MAX_BETWEEN_PROBES: u32 = 512;
+const MAX_BETWEEN_PROBES: u32 = 4096;
 
 /// How many go the other way in a row: as many as receivers get by one call, where they come so fast. One
 /// alone would show what that costs where they do not.

@@ -182,13 +182,13 @@ fn a_peer_says_what_it_gets_and_sees_the_other_way_now_and_then() {
         assert_eq!(f.done(), [0]);
         header.op.is_get()
     };
-    let count = |f: &mut Fixture, len| (0..2052).filter(|_| by_get(f, None, len)).count();
-    // 8 after 4 messages, then after 8, up to 512, and again.
-    assert_eq!(count(&mut f, 40_000), 2052 - 9 * 8);
+    let count = |f: &mut Fixture, len| (0..12_380).filter(|_| by_get(f, None, len)).count();
+    // 8 after 4 messages, then after 8, up to 4,096, and again.
+    assert_eq!(count(&mut f, 40_000), 12_380 - 12 * 8);
     // None of these is faster, for now.
     f.header(&Header::with_get_limit(63)).unwrap();
-    assert_eq!(count(&mut f, 40_000), 9 * 8);
-    assert_eq!(count(&mut f, 10_000), 4 * 8);
+    assert_eq!(count(&mut f, 40_000), 12 * 8);
+    assert_eq!(count(&mut f, 10_000), 3 * 8);
     assert_eq!(count(&mut f, 8_000), 0);
     // It cannot get any.
     f.header(&Header::with_get_limit(0)).unwrap();
