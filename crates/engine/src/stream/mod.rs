@@ -72,6 +72,6 @@ pub use request::{
 pub use rma::{Appended, RmaPlan};
 pub use rx::{RxWant, Whole};
 pub use terms::{PacketTerms, Terms};
-pub use tx::{REPLAY_HEADER, Replayed};
+pub use tx::Replayed;
 pub use watch::{Announced, LongMessages, Pending, Queued, Waiting};
 pub use work::Unposted;

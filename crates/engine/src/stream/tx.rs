@@ -18,10 +18,6 @@ use crate::stream::request::{
     Deferred, Posted, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
 };
 
-/// The longest header of an operation that was put off, in bytes: that of a message which is announced
-/// in a packet.
-pub const REPLAY_HEADER: usize = MAX_UNIT_HEADER;
-
 /// An operation whose turn has come, see [`Engine::replay`].
 #[derive(Clone, Copy, Debug)]
 pub struct Replayed<B> {
@@ -273,7 +269,7 @@ impl<B: Buffer> Engine<B> {
     pub fn replay(
         &mut self,
         conn_id: ConnId,
-        header: &mut [u8; REPLAY_HEADER],
+        header: &mut [u8; MAX_UNIT_HEADER],
     ) -> Result<Option<Replayed<B>>> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.up || conn.is_parting() {

@@ -3,11 +3,11 @@
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
 use ripstop_engine::id::{ConnId, EpId, SlotId};
-use ripstop_engine::stream::{Engine, REPLAY_HEADER, Replayed, SEND_HEADER, Send, SendPlan};
+use ripstop_engine::stream::{Engine, Replayed, SEND_HEADER, Send, SendPlan};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::rxm::{Body, Packet, Unit, emit_packet};
+use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Packet, Unit, emit_packet};
 
 use crate::state::State;
 use crate::state::fast_path::ACKED;
@@ -19,9 +19,6 @@ const MAX_COALESCED_UNCOPIED: u64 = 128 * 1024;
 
 /// Most bytes of one connection that are coalesced.
 const MAX_COALESCED_BYTES: u64 = 384 * 1024;
-
-/// The longest header of a message.
-const MAX_HEADER: usize = REPLAY_HEADER;
 
 /// What a message is sent with, but for its buffers (`fi_tsendmsg(3)`).
 #[derive(Clone, Copy, Debug)]
@@ -233,7 +230,7 @@ impl<T: Transport> State<T> {
         index: Option<u16>,
         inline: bool,
     ) -> Result<()> {
-        let mut header = [0; MAX_HEADER];
+        let mut header = [0; MAX_UNIT_HEADER];
         let len = self.engine.packet(id, send, index, &mut header);
         if let Err(error) = self.name_memory(id, &mut header) {
             self.lost(id, error);
@@ -314,7 +311,7 @@ impl<T: Transport> State<T> {
     /// and it could be.
     #[cold]
     pub(crate) fn replay(&mut self, id: ConnId) -> bool {
-        let mut header = [0; MAX_HEADER];
+        let mut header = [0; MAX_UNIT_HEADER];
         let Ok(Some(replayed)) = self.engine.replay(id, &mut header) else {
             return false;
         };
@@ -429,4 +426,4 @@ impl Copied<'_> {
     pub(crate) const NOTHING: Self = Self::User([&[], &[]]);
 }
 
-const _: () = assert!(MAX_HEADER < crate::tunables::TX_BUFFER);
+const _: () = assert!(MAX_UNIT_HEADER < crate::tunables::TX_BUFFER);

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 
 use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::ByteOrder;
+use ripstop_wire::rxm::MAX_UNIT_HEADER;
 use ripstop_wire::xnet::base::{Header, MAX_HEADER, Op};
 use ripstop_wire::xnet::cm::Extensions;
 
@@ -158,7 +159,7 @@ impl Fixture {
 
     /// The context of the next operation whose turn has come.
     fn replay(&mut self) -> Result<Option<usize>> {
-        let mut header = [0; REPLAY_HEADER];
+        let mut header = [0; MAX_UNIT_HEADER];
         let replayed = self.engine.replay(self.conn, &mut header)?;
         Ok(replayed.map(|replayed| replayed.deferred.posted.context()))
     }

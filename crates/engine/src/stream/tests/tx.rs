@@ -46,7 +46,7 @@ fn a_deferred_message_that_finds_no_room_stays_the_first() {
         }
     }
     f.up();
-    let mut header = [0; REPLAY_HEADER];
+    let mut header = [0; MAX_UNIT_HEADER];
     let first = f.engine.replay(f.conn, &mut header).unwrap().unwrap();
     let first = first.deferred;
     assert_eq!((first.posted.context(), first.slot), (1, slots[0]));
