@@ -71,14 +71,15 @@ fn send() -> impl Strategy<Value = Op> {
         })
 }
 
-fn recv() -> impl Strategy<Value = Op> {
+/// A receive, of which so many (0 to 1) are for several messages.
+fn recv(multi: f64) -> impl Strategy<Value = Op> {
     (
         host(),
         prop::option::weighted(0.7, wanted()),
         prop::option::weighted(0.3, host()),
         segments(),
         prop::bool::weighted(0.8),
-        prop::bool::weighted(0.2),
+        prop::bool::weighted(multi),
     )
         .prop_map(|(host, mut tag, src, mut segments, completion, multi)| {
             if multi {
@@ -281,7 +282,20 @@ fn op(remote: u32, mishaps: u32) -> impl Strategy<Value = Op> {
 }
 
 /// One step of any kind.
-fn op_with(
+fn op_with(remote: (u32, impl Strategy<Value = Op>), mishaps: u32) -> impl Strategy<Value = Op> {
+    op_of(0.2, 8, remote, mishaps)
+}
+
+/// One step of nodes whose receives are their own: they peek, claim and divide receives themselves.
+fn op_of_owners() -> impl Strategy<Value = Op> {
+    op_of(0.0, 0, (0, onesided(remote())), 0)
+}
+
+/// One step, with so many receives for several messages (0 to 1), and with these weights of looks at what has
+/// arrived, of the memory of others and of mishaps, beside 83 of other kinds.
+fn op_of(
+    multi: f64,
+    looks: u32,
     (remote, onesided): (u32, impl Strategy<Value = Op>),
     mishaps: u32,
 ) -> impl Strategy<Value = Op> {
@@ -289,8 +303,8 @@ fn op_with(
     let learn = (host(), host()).prop_map(|(host, peer)| Op::Learn { host, peer });
     prop_oneof![
         30 => send(),
-        30 => recv(),
-        8 => look(),
+        30 => recv(multi),
+        looks => look(),
         2 => cancel,
         1 => learn,
         20 => (1..30u32).prop_map(Op::Run),
@@ -371,14 +385,6 @@ fn setup_in_packets() -> impl Strategy<Value = Setup> {
             node.max_connections = most;
         }
         setup
-    })
-}
-
-/// What nodes do whose receives are their own.
-fn op_of_owners() -> impl Strategy<Value = Op> {
-    op(0, 0).prop_filter_map("an owner does that itself", |op| match op {
-        Op::Peek { .. } | Op::Claim { .. } | Op::Recv { multi: true, .. } => None,
-        op => Some(op),
     })
 }
 
