@@ -1,15 +1,8 @@
-//! How tests of this provider ask for their interface.
-
-#[allow(dead_code, reason = "each test file uses its part")]
-#[path = "../../../conformance/src/rig/port.rs"]
-mod port;
-
-use std::sync::Arc;
+//! How tests of this provider, unit tests too, ask for their interface.
 
 use ripstop_core::hints::Request;
-use ripstop_core::provider::Provider;
 use ripstop_core::registry::ProviderInfo;
-use ripstop_core::{Address, DomainAttr, EpAttr, Hints, Info};
+use ripstop_core::{DomainAttr, EpAttr, Hints, Info};
 use ripstop_types::{EpType, Flags, Progress, Threading, Version};
 
 /// Hints for an endpoint of this kind; what else they say is the caller's.
@@ -46,21 +39,4 @@ pub(crate) fn first<P: ProviderInfo>(provider: &P, hints: &Hints) -> Info {
     };
     let answer = provider.getinfo(&request);
     answer.infos.into_iter().next().expect("an interface")
-}
-
-/// The same, and its fabric.
-#[allow(dead_code, reason = "each test file uses its part")]
-pub(crate) fn fabric<P: Provider + ProviderInfo>(
-    provider: &P,
-    hints: &Hints,
-) -> (Info, Arc<P::Fabric>) {
-    let info = first(provider, hints);
-    let fabric = provider.fabric(&info.fabric).unwrap();
-    (info, fabric)
-}
-
-/// An address where nobody listens.
-#[allow(dead_code, reason = "each test file uses its part")]
-pub(crate) fn nobody() -> Address {
-    Address::Ip(port::free_port())
 }

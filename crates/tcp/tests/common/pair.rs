@@ -24,10 +24,8 @@ pub(crate) fn rdm<P: Provider + ProviderInfo>(
     threading: Threading,
 ) -> (Info, Arc<P::Fabric>) {
     let caps = Flags::MSG | Flags::TAGGED | Flags::SOURCE | Flags::DIRECTED_RECV;
-    common::fabric(
-        provider,
-        &common::hints(EpType::Rdm, caps, threading, Progress::Manual),
-    )
+    let hints = common::hints(EpType::Rdm, caps, threading, Progress::Manual);
+    crate::fabric(provider, &hints)
 }
 
 /// An endpoint, and what it goes by.

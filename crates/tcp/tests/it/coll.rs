@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common;
 use crate::freed::unpark;
+use crate::{common, nobody};
 use ripstop_core::eq::{EqAttr, Event, EventError};
 use ripstop_core::provider::{
     AddressVector, AvAttr, CollCall, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, Group,
@@ -397,7 +397,7 @@ fn a_member_that_dies_ends_what_needs_it() {
 #[test]
 fn nobody_joins_without_the_others() {
     let mut members = open(2, Progress::Manual);
-    let nobody = common::nobody();
+    let nobody = nobody();
     for member in &mut members {
         assert_eq!(member.av.insert(&nobody), Ok(FiAddr(2)));
         member.join(&[0, 1, 2], 1);

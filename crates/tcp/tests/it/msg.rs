@@ -17,7 +17,7 @@ use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading, WaitObj};
 /// An interface for connections, and its fabric.
 fn fabric() -> (Info, Arc<ripstop_tcp::Fabric>) {
     let (threading, progress) = (Threading::Unspec, Progress::Unspec);
-    common::fabric(
+    crate::fabric(
         &TcpProvider::new(),
         &common::hints(EpType::Msg, Flags::MSG, threading, progress),
     )

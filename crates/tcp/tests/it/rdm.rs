@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common;
 use crate::freed::unpark;
+use crate::nobody;
 use crate::pair::{self, End, PATIENCE, open};
 use ripstop_core::Info;
 use ripstop_core::provider::{
@@ -29,7 +29,7 @@ fn a_refused_peer_is_an_error_in_time() {
     let (info, fabric) = rdm(Threading::Domain);
     let domain = fabric.serial_domain(&info).unwrap();
     let mut a = open(&domain, &info);
-    a.peer = a.av.insert(&common::nobody()).unwrap();
+    a.peer = a.av.insert(&nobody()).unwrap();
     let from = Parked::park(vec![1; 100]);
     a.ep.send(SendKind::Msg, &[from.buf()], None, a.peer, 9, None)
         .unwrap();
@@ -369,7 +369,7 @@ fn an_inject_to_nobody_says_why_in_time() {
     let (info, fabric) = rdm(Threading::Domain);
     let domain = fabric.serial_domain(&info).unwrap();
     let mut a = open(&domain, &info);
-    a.peer = a.av.insert(&common::nobody()).unwrap();
+    a.peer = a.av.insert(&nobody()).unwrap();
     let text = Parked::park(vec![1; 8]);
     let start = Instant::now();
     let error = loop {

@@ -28,7 +28,7 @@ fn ground() -> (Info, Arc<<ripstop_tcp::Fabric as Fabric>::SerialDomain>) {
     if let Some(ep) = &mut hints.ep {
         (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (CONTEXTS, CONTEXTS);
     }
-    let (info, fabric) = common::fabric(&TcpProvider::new(), &hints);
+    let (info, fabric) = crate::fabric(&TcpProvider::new(), &hints);
     assert!(info.caps.contains(Flags::NAMED_RX_CTX));
     let domain = fabric.serial_domain(&info).unwrap();
     (info, domain)
