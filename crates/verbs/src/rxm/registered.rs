@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use ripstop_ibverbs::{Access, Mr};
+use ripstop_ibverbs::{Access, Mr, Sge};
 
 /// Regions that a search looks at: memory behind more of them that overlap, or in none, is copied.
 const LOOKS: usize = 8;
@@ -30,14 +30,16 @@ impl Registered {
     }
 
     /// The region that all of this memory is in, with this access at least, of the [`LOOKS`] that begin last at its start
-    /// or before.
-    pub(crate) fn find(&self, addr: usize, len: usize, access: Access) -> Option<Arc<Mr>> {
+    /// or before; and the memory as a part of it, for a request.
+    pub(crate) fn find(&self, addr: usize, len: usize, access: Access) -> Option<(Arc<Mr>, Sge)> {
         let regions = self.regions.read();
         let before = regions.range(..=(addr, u32::MAX)).rev().take(LOOKS);
         let mut around = before.map(|(_, region)| region);
         // Among regions that overlap, the one that begins last: then one lookup is mostly enough.
-        around
-            .find(|region| region.access().contains(access) && region.part(addr, len).is_some())
-            .map(Arc::clone)
+        around.find_map(|region| {
+            let has_access = region.access().contains(access);
+            let part = region.part(addr, len).filter(|_| has_access)?;
+            Some((Arc::clone(region), part))
+        })
     }
 }

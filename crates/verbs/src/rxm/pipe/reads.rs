@@ -32,7 +32,7 @@ impl Pipe {
             let access = Access::LOCAL_WRITE;
             let registered = &self.device.registered;
             let region = match registered.find(part.addr(), part.len(), access) {
-                Some(region) => region,
+                Some((region, _)) => region,
                 None => Arc::new(Mr::register(&self.pd, *part, access)?),
             };
             place.regions.push(region);

@@ -1,7 +1,5 @@
 //! Writes: by a buffer of the connection, or straight from a region of the program.
 
-use std::sync::Arc;
-
 use ripstop_ibverbs::{Access, Operation, Remote};
 use ripstop_mem::UserBuf;
 use ripstop_os::IoVec;
@@ -141,17 +139,15 @@ impl Pipe {
             return Ok(None);
         }
         let addr = vec.addr() + skip;
-        let Some(region) = self.device.registered.find(addr, len, Access::empty()) else {
-            return Ok(None);
-        };
-        let Some(memory) = region.part(addr, len) else {
+        let found = self.device.registered.find(addr, len, Access::empty());
+        let Some((region, memory)) = found else {
             return Ok(None);
         };
         if self.room == 0 {
             return Err(Errno::EAGAIN);
         }
         self.room -= 1;
-        self.lent.push_back(Arc::clone(&region));
+        self.lent.push_back(region);
         let made = self.take_made(piece, len)?;
         let operation = Operation::Write(made.to, made.data);
         self.post(DIRECT | made.mark, operation, &[memory])?;
