@@ -10,7 +10,7 @@ use ripstop_core::provider::{
 use ripstop_types::{Errno, FiAddr, Flags, WaitObj};
 use ripstop_verbs::{Counter, Endpoint, PassiveEp};
 
-use super::{CLIENT, PATIENCE, Site, connect_bound, event, until};
+use super::{CLIENT, PATIENCE, Side, Site, connect_bound, event, until};
 
 /// Counters: what has ended is counted, also what has no completion, and a wait for it sleeps.
 pub(super) fn counted(site: &Site, listener: &PassiveEp) {
@@ -70,8 +70,13 @@ pub(super) fn counted(site: &Site, listener: &PassiveEp) {
     reads.wait(1, Some(PATIENCE)).expect("a read");
     let soon = Some(Duration::from_millis(20));
     assert_eq!(sends.wait(11, soon), Err(Errno::ETIMEDOUT));
+    failed(site, &client, &server, &writes);
+    drop((client, server));
+    uncompleted(site, &sends, &received);
+}
 
-    // A failure: the peer's key is wrong.
+/// A failure is counted apart: the peer's key is wrong.
+fn failed(site: &Site, client: &Side, server: &Side, writes: &Counter) {
     let mut at = server.remote(0, 8);
     at.key ^= 0xff;
     let call = RmaCall {
@@ -85,13 +90,13 @@ pub(super) fn counted(site: &Site, listener: &PassiveEp) {
         .ep
         .write(&[client.part(0, 8)], &call)
         .expect("posted");
-    until("failure", || (writes.read_error() > 0).then_some(()));
+    until(PATIENCE, "failure", || {
+        (writes.read_error() > 0).then_some(())
+    });
     assert_eq!((writes.read(), writes.read_error()), (1, 1));
     for _ in 0..2 {
         assert!(matches!(event(&site.eq), Ok(Event::Shutdown { .. })));
     }
-    drop((client, server));
-    uncompleted(site, &sends, &received);
 }
 
 /// An endpoint without completion queues.

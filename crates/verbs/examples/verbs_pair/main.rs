@@ -3,26 +3,32 @@
 #![forbid(unsafe_code)]
 
 mod batches;
+#[path = "../common/mod.rs"]
+mod common;
 mod counting;
+#[path = "../common/memory.rs"]
+mod memory;
 mod sharing;
+#[path = "../common/until.rs"]
+mod until;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
-use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AtomicCall, CompletionQueue as _, CqAttr, Domain as _, Endpoint as _, Fabric as _,
-    MemoryRegion as _, MrAttr, PassiveEp as _, Provider as _, RecvKind, RmaCall, SendKind, Sharing,
+    MemoryRegion as _, PassiveEp as _, Provider as _, RecvKind, RmaCall, SendKind,
 };
-use ripstop_core::registry::ProviderInfo as _;
-use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
+use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::{Parked, copy_in, copy_out};
 use ripstop_types::{
     AtomicKind, AtomicOp, Completion, CompletionError, Datatype, EpType, Errno, FiAddr, Flags,
-    Mode, MrMode, Result, RmaIov, Version, WaitObj, flags,
+    Result, RmaIov, WaitObj, flags,
 };
 use ripstop_verbs::{Cq, Domain, Endpoint, Fabric, Mr, VerbsProvider};
+
+use until::until;
 
 /// More than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,43 +38,15 @@ const LISTENER: FidToken = FidToken(1);
 const CLIENT: FidToken = FidToken(2);
 const SERVER: FidToken = FidToken(3);
 
-/// Repeats until there is something.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "no {what} in {PATIENCE:?}");
-    }
-}
-
+/// The first offer of the provider for messages and one-sided operations.
 fn find(provider: &VerbsProvider) -> Info {
-    let hints = Hints {
-        caps: Flags::MSG | Flags::RMA | Flags::ATOMIC,
-        mode: Mode::RX_CQ_DATA,
-        ep: Some(EpAttr {
-            ep_type: EpType::Msg,
-            ..EpAttr::default()
-        }),
-        domain: Some(DomainAttr {
-            mr_mode: MrMode::LOCAL | MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY,
-            ..DomainAttr::default()
-        }),
-        ..Hints::default()
-    };
-    let answer = provider.getinfo(&Request {
-        version: Version::CURRENT,
-        hints: Some(&hints),
-        ..Request::default()
-    });
-    println!(
-        "{} offers, refused: {:?}",
-        answer.infos.len(),
-        answer.refusals
+    let infos = common::infos(
+        provider,
+        EpType::Msg,
+        Flags::MSG | Flags::RMA | Flags::ATOMIC,
     );
-    let v4 = |info: &Info| matches!(info.src_addr, Some(Address::Ip(addr)) if addr.is_ipv4());
-    answer.infos.into_iter().find(v4).expect("an offer")
+    println!("{} offers", infos.len());
+    infos.into_iter().next().expect("an offer of IPv4")
 }
 
 fn queue() -> Arc<EventQueue> {
@@ -113,15 +91,8 @@ impl Side {
         ep.bind_eq(&site.eq).expect("bound");
         bind(&ep);
         let memory = Parked::park(vec![0; MEMORY]);
-        let attr = MrAttr {
-            iov: vec![memory.buf()],
-            access: flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE],
-            offset: 0,
-            requested_key: 0,
-            flags: Flags::empty(),
-            shared: Sharing::Never,
-        };
-        let mr = domain.mr(&attr).expect("registered");
+        let access = flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE];
+        let mr = memory::register(domain, memory.buf(), access);
         ep.enable().expect("enabled");
         Self { ep, cq, mr, memory }
     }
@@ -164,32 +135,20 @@ impl Side {
 
     /// The next completion, by polling.
     fn next(&self) -> std::result::Result<Completion, CompletionError> {
-        until("completion", || self.look(|entry| self.cq.read(1, entry)))
+        self.ended(None)
     }
 
     /// The same, by sleeping.
     fn wait(&self) -> std::result::Result<Completion, CompletionError> {
-        until("completion", || {
-            self.look(|entry| self.cq.sread(1, 1, Some(PATIENCE), entry))
-        })
+        self.ended(Some(PATIENCE))
     }
 
-    fn look(
+    fn ended(
         &self,
-        read: impl FnOnce(&mut dyn FnMut(&Completion)) -> Result<usize>,
-    ) -> Option<std::result::Result<Completion, CompletionError>> {
-        let mut found = None;
-        match read(&mut |entry| found = Some(*entry)) {
-            Ok(_) => found.map(Ok),
-            Err(Errno::EAGAIN) => None,
-            Err(Errno::EAVAIL) => {
-                let mut failure = None;
-                let taken = self.cq.read_error(|error, _| failure = Some(*error));
-                taken.expect("an error");
-                failure.map(Err)
-            }
-            Err(error) => panic!("fi_cq_read: {error}"),
-        }
+        patience: Option<Duration>,
+    ) -> std::result::Result<Completion, CompletionError> {
+        let ended = until(PATIENCE, "completion", || common::next(&*self.cq, patience));
+        ended.map_err(|(error, _)| error)
     }
 
     fn expect(&self, context: usize, says: Flags) -> Completion {
@@ -273,7 +232,7 @@ fn messages(client: &Side, server: &Side) {
     for number in 0..2000_u64 {
         server.receive(11, 0, 64);
         copy_out(small.buf(), &number.to_ne_bytes());
-        until("room", || {
+        until(PATIENCE, "room", || {
             match client.ep.inject(msg, small.buf(), None, any) {
                 Ok(()) => Some(()),
                 Err(Errno::EAGAIN) => {
@@ -347,7 +306,7 @@ fn one_sided(client: &Side, server: &Side) {
         .ep
         .inject_write(small.buf(), to, None, any)
         .expect("posted");
-    until("write", || {
+    until(PATIENCE, "write", || {
         (server.read(600_000, 8) == b"injected").then_some(())
     });
     // Lengths that do not fit each other.

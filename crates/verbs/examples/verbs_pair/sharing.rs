@@ -1,18 +1,17 @@
 //! Shared receive contexts.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_core::eq::Event;
 use ripstop_core::provider::{
-    CompletionQueue as _, Counter as _, CounterAttr, Domain as _, Endpoint as _, MrAttr, RecvKind,
-    RmaCall, SharedRx as _, Sharing,
+    CompletionQueue as _, Counter as _, CounterAttr, Domain as _, Endpoint as _, RecvKind, RmaCall,
+    SharedRx as _,
 };
 use ripstop_mem::{Parked, copy_in};
 use ripstop_types::{Errno, FiAddr, Flags, WaitObj, flags};
-use ripstop_verbs::{Endpoint, Mr, PassiveEp};
+use ripstop_verbs::{Endpoint, PassiveEp};
 
-use super::{SERVER, Side, Site, connect_bound, event, until};
+use super::{PATIENCE, SERVER, Side, Site, connect_bound, event, memory, until};
 
 /// A shared receive context: two endpoints get what was posted to it, each tells of its own messages, and what
 /// is left when one closes is for the other.
@@ -25,7 +24,7 @@ pub(super) fn shared(site: &Site, listener: &PassiveEp) {
     let counter = site.domain.counter(&attr).expect("a counter");
     srx.bind_counter(&counter, Flags::RECV).expect("bound");
     let memory = Parked::park(vec![0_u8; 4096]);
-    let region = register(site, &memory);
+    let region = memory::register(&site.domain, memory.buf(), Flags::RECV);
     let any = FiAddr::UNSPEC;
     let place = |context: usize| memory.buf().slice(context * 64, 64).expect("inside");
     let post = |context| srx.recv(RecvKind::Msg, &[place(context)], any, context, None);
@@ -60,7 +59,7 @@ pub(super) fn shared(site: &Site, listener: &PassiveEp) {
         copy_in(&mut bytes, place(number.into()));
         assert_eq!(bytes, [number; 20]);
     }
-    until("count", || (counter.read() == 6).then_some(()));
+    until(PATIENCE, "count", || (counter.read() == 6).then_some(()));
     // Remote CQ data uses up one, too.
     let to = [other_server.remote(0, 4)];
     let call = RmaCall {
@@ -98,7 +97,7 @@ pub(super) fn begun(site: &Site, listener: &PassiveEp) {
     const LONG: usize = 900_000;
     let srx = site.domain.shared_rx(&site.info.rx).expect("a context");
     let memory = Parked::park(vec![0_u8; LONG]);
-    let region = register(site, &memory);
+    let region = memory::register(&site.domain, memory.buf(), Flags::RECV);
     for context in 0..RECEIVES {
         let posted = srx.recv(
             RecvKind::Msg,
@@ -145,17 +144,4 @@ pub(super) fn begun(site: &Site, listener: &PassiveEp) {
         client.expect(62, flags![MSG SEND]);
     }
     drop((client, server, srx, region));
-}
-
-/// Memory to receive into.
-fn register(site: &Site, memory: &Parked) -> Arc<Mr> {
-    let attr = MrAttr {
-        iov: vec![memory.buf()],
-        access: Flags::RECV,
-        offset: 0,
-        requested_key: 0,
-        flags: Flags::empty(),
-        shared: Sharing::Never,
-    };
-    site.domain.mr(&attr).expect("registered")
 }
