@@ -91,6 +91,7 @@ impl<B: Buffer> Engine<B> {
         Self::append_atomic(conn, ep, limits, atomic, header)
     }
 
+    /// Queues an atomic, with its header in `header`: in a packet where the connection has packets.
     fn append_atomic(
         conn: &mut Conn<B>,
         ep: &mut Ep,
@@ -98,42 +99,56 @@ impl<B: Buffer> Engine<B> {
         atomic: &Atomic<B>,
         header: &mut [u8; MAX_UNIT_HEADER],
     ) -> Result<Appended> {
-        if conn.packets.is_some() {
-            return Self::append_packet_atomic(conn, ep, limits, atomic, header);
+        let in_packet = conn.packets.is_some();
+        if in_packet && (atomic.data.is_some() || atomic.level == Level::Committed) {
+            return Err(Errno::EOPNOTSUPP);
         }
-        let len = atomic.operand.len().saturating_add(atomic.compare.len());
-        let inline = conn.copies_payload(limits, MAX_HEADER, len, atomic.inject)?;
-        let fetches = atomic.kind != AtomicKind::Plain;
-        let full = Header {
-            op_data: atomic.datatype as u8,
-            atomic: atomic.op as u8,
-            flags: match atomic.level {
-                Level::Committed => BaseFlags::COMMIT_COMPLETE,
-                Level::Delivered if !fetches => BaseFlags::DELIVERY_COMPLETE,
-                Level::Delivered | Level::Sent => BaseFlags::empty(),
-            },
-            cq_data: atomic.data,
-            rma: atomic.remote,
-            ..Header::new(op_of(atomic.kind), len)
+        let header_max = match in_packet {
+            true => MAX_UNIT_HEADER,
+            false => MAX_HEADER,
         };
-        let header_len = full.emit(conn.order, header)?;
-        let info = atomic.info();
-        let uncounted = ep.config.write_counter.is_none() && atomic.level == Level::Sent;
-        let until = if fetches {
-            Until::Answered(ReadEntry::posted(atomic.result, info))
-        } else if atomic.inject && !atomic.completion && uncounted {
-            Until::Nothing
-        } else {
-            Until::Written(info)
+        let len = atomic.operand.len().saturating_add(atomic.compare.len());
+        let inline = conn.copies_payload(limits, header_max, len, atomic.inject)?;
+        let (header_len, until) = match in_packet {
+            true => conn.emit_packet_atomic(atomic, len, header)?,
+            false => {
+                let header_len = unit(atomic, len).emit(conn.order, header)?;
+                (header_len, end_of(ep, atomic))
+            }
         };
         let buffered = Appended { header_len, inline };
-        post(
-            conn,
-            ep,
-            buffered,
-            [&atomic.operand, &atomic.compare],
-            until,
-        )
+        let payload = [&atomic.operand, &atomic.compare];
+        post(conn, ep, buffered, payload, until)
+    }
+}
+
+/// The header of an atomic with so many bytes of operands, on a connection without packets.
+fn unit<B: Buffer>(atomic: &Atomic<B>, operands_len: u64) -> Header {
+    let fetches = atomic.kind != AtomicKind::Plain;
+    Header {
+        op_data: atomic.datatype as u8,
+        atomic: atomic.op as u8,
+        flags: match atomic.level {
+            Level::Committed => BaseFlags::COMMIT_COMPLETE,
+            Level::Delivered if !fetches => BaseFlags::DELIVERY_COMPLETE,
+            Level::Delivered | Level::Sent => BaseFlags::empty(),
+        },
+        cq_data: atomic.data,
+        rma: atomic.remote,
+        ..Header::new(op_of(atomic.kind), operands_len)
+    }
+}
+
+/// When an atomic of that header is done.
+fn end_of<B: Buffer>(ep: &Ep, atomic: &Atomic<B>) -> Until<B> {
+    let info = atomic.info();
+    let is_counted = ep.config.write_counter.is_some() || atomic.level != Level::Sent;
+    if atomic.kind != AtomicKind::Plain {
+        Until::Answered(ReadEntry::posted(atomic.result, info))
+    } else if atomic.inject && !atomic.completion && !is_counted {
+        Until::Nothing
+    } else {
+        Until::Written(info)
     }
 }
 

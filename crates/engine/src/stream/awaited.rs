@@ -47,6 +47,8 @@ pub(super) enum Until<B> {
     Written(TxInfo),
     /// When its response has come.
     Answered(ReadEntry<B>),
+    /// When the packet with the result of this index has come (an atomic in a packet).
+    Result(u16),
 }
 
 /// A message whose receiver has been asked for leave to send the payload, or an atomic in a packet, whose

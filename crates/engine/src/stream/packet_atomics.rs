@@ -17,11 +17,10 @@ use crate::stream::arriving::Target;
 use crate::stream::atomic::op_of;
 use crate::stream::awaited::{RtsEntry, Until};
 use crate::stream::conn::Conn;
-use crate::stream::engine::{Engine, Ep, Limits};
+use crate::stream::engine::Engine;
 use crate::stream::indices::{Packets, Served};
 use crate::stream::records::Response;
-use crate::stream::request::{Atomic, Level, NO_REGIONS, RmaKind};
-use crate::stream::rma::{Appended, post};
+use crate::stream::request::{Atomic, NO_REGIONS, RmaKind};
 
 /// Most pieces of output that wait on a connection when another atomic is taken from its peer: one that
 /// posts atomics and takes no results is dropped. No endpoint has room for so many atomics.
@@ -37,6 +36,42 @@ impl<B: Buffer> Conn<B> {
     pub(super) fn may_refuse(&self) -> bool {
         let serves = |packets: &Packets| packets.served.is_some();
         self.extensions.contains(Extensions::REFUSE) || self.packets.as_ref().is_some_and(serves)
+    }
+
+    /// Puts the packet of an atomic with so many bytes of operands into `header`, and notes that its result is
+    /// awaited. Returns the length of the header, and what ends the atomic.
+    pub(super) fn emit_packet_atomic(
+        &mut self,
+        atomic: &Atomic<B>,
+        operands_len: u64,
+        header: &mut [u8; MAX_UNIT_HEADER],
+    ) -> Result<(usize, Until<B>)> {
+        let size = atomic.datatype.size() as u64;
+        let memory = scaled(&atomic.remote, |len| len.checked_div(size))?;
+        let entry = RtsEntry {
+            is_get: false,
+            seen: false,
+            reads_left: 0,
+            atomic_end: Some(0),
+            iov: atomic.result,
+            info: atomic.info(),
+        };
+        let index = self.rts.insert(entry, true)?;
+        let body = Body::Atomic(AtomicHead {
+            id: index.into(),
+            kind: atomic.kind,
+            datatype: atomic.datatype as u8,
+            op: atomic.op as u8,
+            memory,
+            operands_len,
+        });
+        match self.emit_packet(BaseFlags::empty(), body, header) {
+            Ok(header_len) => Ok((header_len, Until::Result(index))),
+            Err(error) => {
+                self.rts.take(index);
+                Err(error)
+            }
+        }
     }
 
     /// Queues what came of an atomic of the peer.
@@ -66,54 +101,6 @@ impl<B: Buffer> Conn<B> {
 
 // The initiator.
 impl<B: Buffer> Engine<B> {
-    /// Queues an atomic, with its header in `header`.
-    pub(super) fn append_packet_atomic(
-        conn: &mut Conn<B>,
-        ep: &mut Ep,
-        limits: &Limits,
-        atomic: &Atomic<B>,
-        header: &mut [u8; MAX_UNIT_HEADER],
-    ) -> Result<Appended> {
-        if atomic.data.is_some() || atomic.level == Level::Committed {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let operands_len = atomic.operand.len().saturating_add(atomic.compare.len());
-        let inline = conn.copies_payload(limits, MAX_UNIT_HEADER, operands_len, atomic.inject)?;
-        let size = atomic.datatype.size() as u64;
-        let memory = scaled(&atomic.remote, |len| len.checked_div(size))?;
-        let entry = RtsEntry {
-            is_get: false,
-            seen: false,
-            reads_left: 0,
-            atomic_end: Some(0),
-            iov: atomic.result,
-            info: atomic.info(),
-        };
-        let index = conn.rts.insert(entry, true)?;
-        let body = Body::Atomic(AtomicHead {
-            id: index.into(),
-            kind: atomic.kind,
-            datatype: atomic.datatype as u8,
-            op: atomic.op as u8,
-            memory,
-            operands_len,
-        });
-        let emitted = conn.emit_packet(BaseFlags::empty(), body, header);
-        let posted = emitted.and_then(|header_len| {
-            let buffered = Appended { header_len, inline };
-            let payload = [&atomic.operand, &atomic.compare];
-            post(conn, ep, buffered, payload, Until::Nothing)
-        });
-        match (&posted, conn.rts.get_mut(index)) {
-            (Ok(_), Some(entry)) => {
-                entry.atomic_end = Some(conn.queued);
-                ep.outstanding = ep.outstanding.wrapping_add(1);
-            }
-            _ => drop(conn.rts.take(index)),
-        }
-        posted
-    }
-
     /// The result of an atomic has come. One before the atomic has left is none: its operands are still
     /// to be read.
     pub(super) fn start_result(

@@ -67,6 +67,11 @@ pub(super) fn post<B: Buffer>(
         Until::Nothing => {}
         Until::Written(info) => conn.dones.push(TxDone { end, info })?,
         Until::Answered(read) => conn.reads.push(ReadEntry { end, ..read })?,
+        Until::Result(index) => {
+            if let Some(entry) = conn.rts.get_mut(index) {
+                entry.atomic_end = Some(end);
+            }
+        }
     }
     let queued = if buffered.inline {
         conn.queue_buffered(header_len.saturating_add(len))
@@ -78,6 +83,7 @@ pub(super) fn post<B: Buffer>(
             Until::Nothing => {}
             Until::Written(_) => drop(conn.dones.pop_back()),
             Until::Answered(_) => drop(conn.reads.pop_back()),
+            Until::Result(index) => drop(conn.rts.take(index)),
         }
         return Err(error);
     }
