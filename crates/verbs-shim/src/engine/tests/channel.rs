@@ -30,10 +30,7 @@ fn a_queue_that_is_armed_tells_of_a_completion_once() {
         let mut c = b;
         (c.qp, c.num, c.cq) = (qp, num, cq);
         let d = Side::new(kind);
-        for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
-            c.modify(state, &d).expect("a change of state");
-            d.modify(state, &c).expect("a change of state");
-        }
+        connect(&c, &d);
         c.recv(1, &[]).expect("a receive");
         c.engine.arm(cq, false).expect("a queue");
         d.send(&wr(2, IBV_WR_SEND, NOWHERE), &[]).expect("a send");

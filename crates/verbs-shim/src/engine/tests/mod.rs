@@ -146,15 +146,16 @@ impl Side {
 /// Two sides whose queue pairs are connected.
 fn pair(kind: Kind) -> [Side; 2] {
     let sides = [Side::new(kind), Side::new(kind)];
-    for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
-        sides[0]
-            .modify(state, &sides[1])
-            .expect("a change of state");
-        sides[1]
-            .modify(state, &sides[0])
-            .expect("a change of state");
-    }
+    connect(&sides[0], &sides[1]);
     sides
+}
+
+/// Connects the queue pairs of two sides.
+fn connect(a: &Side, b: &Side) {
+    for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
+        a.modify(state, b).expect("a change of state");
+        b.modify(state, a).expect("a change of state");
+    }
 }
 
 /// A signalled request.
