@@ -96,6 +96,11 @@ fn only_port(port: u8) -> Result<()> {
     (port == 1).then_some(()).ok_or(Errno::EINVAL)
 }
 
+/// The port has tables with one entry each; `is_it` says whether that is meant.
+fn only_entry(port: u8, is_it: bool) -> Result<()> {
+    only_port(port).and(is_it.then_some(()).ok_or(Errno::EINVAL))
+}
+
 /// A table entry of the gid with this index.
 fn gid_entry(context: &Context, port: u32, index: u32) -> Result<ibv_gid_entry> {
     if port != 1 || index != 0 {
@@ -195,7 +200,7 @@ exports! {
         index: c_int,
         gid: Out<'_, ibv_gid>,
     ) -> c_int {
-        let known = only_port(port).and((index == 0).then_some(()).ok_or(Errno::EINVAL));
+        let known = only_entry(port, index == 0);
         minus_one(known.map(|()| gid.set(context.engine.gid())))
     }
 
@@ -241,7 +246,7 @@ exports! {
         index: u32,
         kind: Out<'_, c_int>,
     ) -> c_int {
-        let known = only_port(port).and((index == 0).then_some(()).ok_or(Errno::EINVAL));
+        let known = only_entry(port, index == 0);
         // IBV_GID_TYPE_SYSFS_ROCE_V2
         minus_one(known.map(|()| kind.set(1)))
     }
@@ -253,14 +258,13 @@ exports! {
         index: c_int,
         pkey: Out<'_, u16>,
     ) -> c_int {
-        let known = only_port(port).and((index == 0).then_some(()).ok_or(Errno::EINVAL));
+        let known = only_entry(port, index == 0);
         minus_one(known.map(|()| pkey.set(PKEY)))
     }
 
     /// `ibv_get_pkey_index(3)`.
     fn ibv_get_pkey_index(_context: Must<'_, Context>, port: u8, pkey: u16) -> c_int {
-        let known = only_port(port).and((pkey == PKEY).then_some(()).ok_or(Errno::EINVAL));
-        minus_one(known)
+        minus_one(only_entry(port, pkey == PKEY))
     }
 
     /// `ibv_get_async_event(3)`: there are no such events, so it waits, or sets `EAGAIN`.
