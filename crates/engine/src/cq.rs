@@ -1,6 +1,6 @@
 //! Completion queues (man page `fi_cq(3)`): successes and errors in the order they happened.
 
-use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
+use ripstop_types::{Completion, CompletionError, Errno, Flags, Result};
 
 use crate::ring::Ring;
 
@@ -52,7 +52,7 @@ const ERROR_MARK: Flags = Flags::from_bits_retain(1 << 63);
 const LOST: Completion = Completion {
     context: 1,
     flags: ERROR_MARK,
-    ..BLANK
+    ..Completion::BLANK
 };
 
 /// A queue of completions. It never loses one: beyond its nominal size it grows, and when
@@ -64,16 +64,6 @@ pub struct CompletionQueue {
     overrun: bool,
 }
 
-const BLANK: Completion = Completion {
-    context: 0,
-    flags: Flags::empty(),
-    len: 0,
-    buf: 0,
-    data: 0,
-    tag: 0,
-    src: FiAddr::NOTAVAIL,
-};
-
 impl CompletionQueue {
     /// A queue with room for `size` entries.
     ///
@@ -82,7 +72,7 @@ impl CompletionQueue {
     pub fn new(size: usize) -> Result<Self> {
         let mut queue = Self::default();
         // Room for one at least, to mark that others were lost.
-        queue.entries.reserve(size.max(1), BLANK)?;
+        queue.entries.reserve(size.max(1), Completion::BLANK)?;
         Ok(queue)
     }
 
@@ -118,7 +108,7 @@ impl CompletionQueue {
     pub fn push_error(&mut self, entry: ErrorEntry) {
         let mark = Completion {
             flags: ERROR_MARK,
-            ..BLANK
+            ..Completion::BLANK
         };
         if self.errors.push(entry).is_err() {
             self.lose();
@@ -213,7 +203,10 @@ mod tests {
     use super::*;
 
     fn success(context: usize) -> Completion {
-        Completion { context, ..BLANK }
+        Completion {
+            context,
+            ..Completion::BLANK
+        }
     }
 
     fn failure(context: usize) -> ErrorEntry {

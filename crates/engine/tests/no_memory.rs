@@ -71,13 +71,8 @@ fn result(context: usize) -> Mem {
 /// So that the errors of all operations can be reported without memory.
 fn make_room_for_errors(cq: &mut CompletionQueue) {
     let entry = Completion {
-        context: 0,
         flags: Flags::COLLECTIVE,
-        len: 0,
-        buf: 0,
-        data: 0,
-        tag: 0,
-        src: FiAddr::NOTAVAIL,
+        ..Completion::BLANK
     };
     for _ in 0..OPS {
         cq.push_error(ErrorEntry::new(entry, Errno::ECANCELED));

@@ -579,10 +579,6 @@ fn blank(context: usize, flags: Flags) -> Completion {
     Completion {
         context,
         flags,
-        len: 0,
-        buf: 0,
-        data: 0,
-        tag: 0,
-        src: FiAddr::NOTAVAIL,
+        ..Completion::BLANK
     }
 }

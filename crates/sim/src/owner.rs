@@ -1,7 +1,7 @@
 //! Whose receives are not the provider's (`fi_peer(3)`): the owner, which matches them itself.
 
 use ripstop_core::provider::{Arrival, Done, PeerRx as _};
-use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags};
+use ripstop_types::{Completion, CompletionError, Errno, Flags};
 
 use crate::model::{Posted, address};
 use crate::node::{Entry, Node};
@@ -64,11 +64,7 @@ impl Owner {
         let entry = Completion {
             context,
             flags: kind | Flags::RECV,
-            len: 0,
-            buf: 0,
-            data: 0,
-            tag: 0,
-            src: FiAddr::NOTAVAIL,
+            ..Completion::BLANK
         };
         let error = CompletionError {
             entry,

@@ -24,6 +24,19 @@ pub struct Completion {
     pub src: FiAddr,
 }
 
+impl Completion {
+    /// One of which nothing is known, to fill in.
+    pub const BLANK: Self = Self {
+        context: 0,
+        flags: Flags::empty(),
+        len: 0,
+        buf: 0,
+        data: 0,
+        tag: 0,
+        src: FiAddr::NOTAVAIL,
+    };
+}
+
 /// A failed operation (`struct fi_cq_err_entry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionError {

@@ -15,7 +15,7 @@ use crate::id::{CollOpId, ConnId, EpId, GroupId, SlotId};
 use crate::matching::ENTRY;
 use crate::stream::arriving::{Incoming, RxState, Target};
 use crate::stream::conn::Conn;
-use crate::stream::engine::{Engine, Ep, Limits, NO_COMPLETION};
+use crate::stream::engine::{Engine, Ep, Limits};
 use crate::stream::records::Output;
 use crate::stream::request::{CollSend, Posted, TxDone, TxInfo};
 use crate::stream::rma::Appended;
@@ -165,7 +165,7 @@ impl<B: Buffer> Engine<B> {
         let entry = Completion {
             context: outcome.context,
             flags: Flags::COLLECTIVE,
-            ..NO_COMPLETION
+            ..Completion::BLANK
         };
         match outcome.error {
             None if outcome.completion => self.report(cq, Ok(entry)),

@@ -1,6 +1,6 @@
 //! The objects of a domain, and what happens to them as a whole.
 
-use ripstop_types::{Completion, Errno, FiAddr, Flags, Result};
+use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::WireError;
 
 use crate::Buffer;
@@ -183,16 +183,6 @@ impl Ep {
         self.config.tx_counter.is_some()
     }
 }
-
-pub(super) const NO_COMPLETION: Completion = Completion {
-    context: 0,
-    flags: Flags::empty(),
-    len: 0,
-    buf: 0,
-    data: 0,
-    tag: 0,
-    src: FiAddr::NOTAVAIL,
-};
 
 /// The engine of one domain; see the [module](super).
 #[derive(Debug)]

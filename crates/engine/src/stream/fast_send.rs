@@ -8,7 +8,7 @@ use ripstop_wire::xnet::base::{BaseFlags, Header, Op, emit_msg, emit_tag};
 
 use crate::id::{ConnId, EpId, SrxId};
 use crate::matching::{Recv, Want};
-use crate::stream::engine::{Engine, Limits, NO_COMPLETION};
+use crate::stream::engine::{Engine, Limits};
 use crate::stream::request::{SEND_HEADER, Send, SendPlan, TxDone, TxInfo, tx_flags};
 use crate::{Buffer, Iov};
 
@@ -121,7 +121,7 @@ impl<B: Buffer> Engine<B> {
             cq.push(Completion {
                 context,
                 flags: tx_flags(tagged),
-                ..NO_COMPLETION
+                ..Completion::BLANK
             });
         }
     }

@@ -7,7 +7,7 @@ use crate::Buffer;
 use crate::id::{ConnId, CqId, EpId, MessageId, SrxId};
 use crate::matching::{ENTRY, Envelope, Matcher, Recv, Unexpected};
 use crate::ring::Ring;
-use crate::stream::engine::{Engine, NO_COMPLETION};
+use crate::stream::engine::Engine;
 use crate::stream::recv::{CopyOut, rx_flags};
 
 /// A message that its receive context's owner is to be asked about.
@@ -260,7 +260,7 @@ impl<B: Buffer> Engine<B> {
             flags: rx_flags(envelope.tag.is_some()),
             tag: envelope.tag.unwrap_or_default(),
             src: self.source_of(message.ep, true, envelope.src),
-            ..NO_COMPLETION
+            ..Completion::BLANK
         };
         if let Some(ep) = self.eps.find(message.ep)
             && let Some(counter) = self.counters.find_mut(ep.config.rx_counter)

@@ -10,7 +10,7 @@ use crate::ids::UserIds;
 use crate::matching::{Envelope, Matcher, Recv, Unexpected, Want};
 use crate::pool::Pool;
 use crate::stream::arriving::Target;
-use crate::stream::engine::{Engine, EpConfig, NO_COMPLETION, error_entry, named_error};
+use crate::stream::engine::{Engine, EpConfig, error_entry, named_error};
 use crate::stream::records::Origin;
 use crate::{Buffer, Iov};
 
@@ -183,7 +183,7 @@ impl<B: Buffer> Engine<B> {
                 context,
                 flags: rx_flags(want.tag.is_some()),
                 tag: want.tag.map_or(0, |(tag, _)| tag),
-                ..NO_COMPLETION
+                ..Completion::BLANK
             };
             self.push_error(rx_cq, entry, Errno::ENOMSG);
             return Ok(false);
@@ -380,7 +380,7 @@ impl<B: Buffer> Engine<B> {
             context: recv.context,
             flags: rx_flags(recv.want.tag.is_some()),
             tag: recv.want.tag.map_or(0, |(tag, _)| tag),
-            ..NO_COMPLETION
+            ..Completion::BLANK
         };
         entry.flags.set(Flags::MULTI_RECV, recv.multi);
         let work = recv.work();

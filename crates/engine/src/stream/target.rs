@@ -8,7 +8,7 @@ use crate::id::{ConnId, MrId, ResponseId};
 use crate::mr::{Access, Mr};
 use crate::stream::arriving::{RxState, Target};
 use crate::stream::conn::Conn;
-use crate::stream::engine::{Engine, NO_COMPLETION};
+use crate::stream::engine::Engine;
 use crate::stream::records::{Refusal, Response};
 use crate::stream::request::{NO_REGIONS, Regions, RmaKind, TxDone, TxInfo};
 use crate::stream::rma::{MAX_OWED, MAX_REFUSALS, one_sided};
@@ -256,7 +256,7 @@ impl<B: Buffer> Engine<B> {
                 len: usize::try_from(len).unwrap_or(usize::MAX),
                 data,
                 src: ep.config.reported(&self.ids, envelope.src),
-                ..NO_COMPLETION
+                ..Completion::BLANK
             });
         }
     }

@@ -11,7 +11,7 @@ use crate::id::{ConnId, CounterId, CqId, SlotId};
 use crate::pool::{Places, Pool};
 use crate::stream::awaited::RtsEntry;
 use crate::stream::conn::{Chunk, Conn};
-use crate::stream::engine::{Engine, Ep, EpConfig, Limits, NO_COMPLETION, error_entry};
+use crate::stream::engine::{Engine, Ep, EpConfig, Limits, error_entry};
 use crate::stream::fast_send::put_header;
 use crate::stream::packets::PACKET_HEADER;
 use crate::stream::request::{
@@ -47,7 +47,7 @@ impl Ep {
             cq.push(Completion {
                 context: info.context,
                 flags: info.flags,
-                ..NO_COMPLETION
+                ..Completion::BLANK
             });
         }
     }
@@ -70,7 +70,7 @@ impl EpConfig {
             let completion = Completion {
                 context,
                 flags,
-                ..NO_COMPLETION
+                ..Completion::BLANK
             };
             cq.push_error(error_entry(completion, error, conn));
         }
@@ -530,7 +530,7 @@ impl<B: Buffer> Engine<B> {
                 cq.push(Completion {
                     context: info.context,
                     flags: info.flags,
-                    ..NO_COMPLETION
+                    ..Completion::BLANK
                 });
             }
             conn.dones.skip();

@@ -7,7 +7,7 @@ use crate::Buffer;
 use crate::cq::ErrorEntry;
 use crate::id::{ConnId, CounterId, CqId, EpId, WorkId};
 use crate::stream::conn::Conn;
-use crate::stream::engine::{Engine, NO_COMPLETION, error_entry};
+use crate::stream::engine::{Engine, error_entry};
 use crate::stream::records::Work;
 use crate::stream::request::{TxInfo, WORK};
 
@@ -97,7 +97,7 @@ impl<B: Buffer> Engine<B> {
             context,
             flags: entry.flags,
             tag: entry.tag,
-            ..NO_COMPLETION
+            ..Completion::BLANK
         };
         self.push_error(cq, completion, error);
     }
@@ -131,7 +131,7 @@ impl<B: Buffer> Engine<B> {
         let completion = Completion {
             context,
             flags,
-            ..NO_COMPLETION
+            ..Completion::BLANK
         };
         let entry = match outcome {
             Ok(()) => Ok(completion),

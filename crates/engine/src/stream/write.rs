@@ -10,7 +10,7 @@ use crate::id::{ConnId, CqId};
 use crate::mr::MrTable;
 use crate::pool::Place;
 use crate::stream::arriving::RxState;
-use crate::stream::engine::{Engine, NO_COMPLETION};
+use crate::stream::engine::Engine;
 use crate::stream::request::TxInfo;
 use crate::stream::rma::WRITTEN;
 use crate::stream::rx::Whole;
@@ -65,7 +65,7 @@ impl<B: Buffer> Engine<B> {
             cq.push(Completion {
                 context,
                 flags: WRITTEN,
-                ..NO_COMPLETION
+                ..Completion::BLANK
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Completions of a domain, from its queues to the operations that wait for them.
 
 use ripstop_core::Address;
-use ripstop_types::{Completion as Entry, CompletionError, Context, Errno, FiAddr, Flags};
+use ripstop_types::{Completion as Entry, CompletionError, Context, Errno, Flags};
 
 use crate::backend::AnyDomain;
 use crate::error::Error;
@@ -15,16 +15,6 @@ const BATCH: usize = 16;
 /// Batches handled before the lock is given up, so that posting threads get their turn.
 const BATCHES: usize = 16;
 
-const BLANK: Entry = Entry {
-    context: 0,
-    flags: Flags::empty(),
-    len: 0,
-    buf: 0,
-    data: 0,
-    tag: 0,
-    src: FiAddr::NOTAVAIL,
-};
-
 impl Table {
     /// Makes progress: takes completions from the provider, and posts what waits for room.
     /// Returns whether anything was over.
@@ -32,7 +22,7 @@ impl Table {
         self.advances = self.advances.wrapping_add(1);
         let mut any = false;
         for _ in 0..BATCHES {
-            let mut batch = [BLANK; BATCH];
+            let mut batch = [Entry::BLANK; BATCH];
             let mut count = 0;
             let read = domain.read(BATCH, |entry| {
                 batch[count] = *entry;
