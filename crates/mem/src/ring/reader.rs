@@ -132,16 +132,7 @@ impl Reader {
     #[must_use]
     #[inline(always)]
     pub fn sole_entry(&self) -> Option<SoleEntry<'_>> {
-        if self.partial.load(Relaxed) != 0 {
-            return None;
-        }
-        let at = self.head.load(Relaxed);
-        let cell = self.cells.at(at);
-        let state = cell.state();
-        if !has_lap(state, at) {
-            return None;
-        }
-        let len = entry::short_len(state)?;
+        let ShortEntry { cell, len, at, .. } = self.short_entry()?;
         let next = self.cursors.next_in_quarter(at)?;
         if has_lap(cell.next_state(), next) {
             return None;
