@@ -9,7 +9,8 @@ use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, fi_warn, fi_warn_sparse, provider};
 use ripstop_shm::require_allocated;
 use ripstop_stream::attr::{
-    MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, asks_peer, driven, offer, provider_version,
+    MATCHED_RX, OPS, Offer, RDM_DOMAIN, SOURCES, apply_defaults, asks_peer, driven, offer,
+    provider_version,
 };
 use ripstop_stream::{Fabric, Transport as _};
 use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
@@ -47,11 +48,7 @@ fn endpoint_offer(params: &Params) -> Info {
         addr_format: AddrFormat::SockaddrIp,
         protocol: Protocol::Lnx,
         protocol_version: 1,
-        domain_caps: Flags::LOCAL_COMM
-            | Flags::REMOTE_COMM
-            | Flags::SHARED_AV
-            | Flags::AV_USER_ID
-            | Flags::PEER,
+        domain_caps: RDM_DOMAIN | Flags::LOCAL_COMM | Flags::REMOTE_COMM,
         ops: OPS | Flags::TAGGED | Flags::COLLECTIVE,
         rx_caps: MATCHED_RX | SOURCES,
         rx_ctx_cnt: 1,

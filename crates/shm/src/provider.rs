@@ -8,7 +8,8 @@ use ripstop_core::registry::{Answer, ProviderInfo};
 use ripstop_core::{Address, FabricAttr, Hints, Info, provider};
 use ripstop_stream::Fabric;
 use ripstop_stream::attr::{
-    MATCHED_RX, OPS, Offer, SOURCES, apply_defaults, asks_peer, driven, offer, provider_version,
+    MATCHED_RX, OPS, Offer, RDM_DOMAIN, SOURCES, apply_defaults, asks_peer, driven, offer,
+    provider_version,
 };
 use ripstop_types::{AddrFormat, EpType, Flags, MrMode, Protocol, Result, Version};
 
@@ -44,7 +45,7 @@ fn endpoint_offer(params: &Params) -> Info {
         addr_format: AddrFormat::Str,
         protocol: Protocol::Shm,
         protocol_version: 1,
-        domain_caps: Flags::LOCAL_COMM | Flags::SHARED_AV | Flags::AV_USER_ID | Flags::PEER,
+        domain_caps: RDM_DOMAIN | Flags::LOCAL_COMM,
         ops: OPS | Flags::TAGGED | Flags::COLLECTIVE,
         rx_caps: MATCHED_RX | SOURCES,
         rx_ctx_cnt: 1,

@@ -31,6 +31,9 @@ const SERVES: Flags = flags![REMOTE_READ REMOTE_WRITE RMA_EVENT];
 /// Capabilities of a receive context that endpoints share, or that belongs to RDM.
 pub const MATCHED_RX: Flags = SERVES.union(flags![RECV MULTI_RECV]);
 
+/// Capabilities of the domain of reliable datagram endpoints, but for where their peers may be.
+pub const RDM_DOMAIN: Flags = flags![SHARED_AV AV_USER_ID PEER];
+
 /// What only endpoints with an address vector know.
 pub const SOURCES: Flags = flags![DIRECTED_RECV SOURCE SOURCE_ERR];
 
@@ -212,11 +215,7 @@ pub(crate) fn most<T: Transport>(tunables: &Tunables) -> Info {
             addr_format: AddrFormat::Unspec,
             protocol: Protocol::Unspec,
             protocol_version: 0,
-            domain_caps: Flags::LOCAL_COMM
-                | Flags::REMOTE_COMM
-                | Flags::SHARED_AV
-                | Flags::AV_USER_ID
-                | Flags::PEER,
+            domain_caps: RDM_DOMAIN | Flags::LOCAL_COMM | Flags::REMOTE_COMM,
             ops: OPS | Flags::TAGGED | Flags::COLLECTIVE,
             rx_caps: MATCHED_RX | SOURCES,
             rx_ctx_cnt: 1,

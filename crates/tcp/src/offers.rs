@@ -5,7 +5,7 @@ use ripstop_types::{AddrFormat, EpType, Flags, Protocol};
 
 use crate::params::Params;
 use crate::socket::Tcp;
-use ripstop_stream::attr::{MATCHED_RX, OPS, Offer, SOURCES, offer};
+use ripstop_stream::attr::{MATCHED_RX, OPS, Offer, RDM_DOMAIN, SOURCES, offer};
 
 /// The offers: reliable datagram endpoints, connected endpoints, connected endpoints with a shared
 /// receive context. The first has the most capabilities, and is first for that: a program that
@@ -31,7 +31,7 @@ pub(crate) fn offers(params: &Params) -> [Info; 3] {
         ep_type: EpType::Rdm,
         protocol: Protocol::Xnet,
         protocol_version: 1,
-        domain_caps: msg.domain_caps | Flags::SHARED_AV | Flags::AV_USER_ID | Flags::PEER,
+        domain_caps: msg.domain_caps | RDM_DOMAIN,
         ops: msg.ops | Flags::COLLECTIVE,
         rx_caps: MATCHED_RX | SOURCES,
         ..msg
