@@ -216,12 +216,13 @@ impl RecordReader {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use ripstop_os::MemFd;
 
     use super::*;
 
-    fn info() -> RegionInfo {
+    /// A region of 4 KiB.
+    pub(crate) fn info() -> RegionInfo {
         RegionInfo {
             grant: Grant::new(5, 7).unwrap(),
             key: 0x1122_3344_5566_7788,
@@ -235,7 +236,8 @@ mod tests {
         Record::Offer(info())
     }
 
-    fn memory(len: usize) -> OwnedFd {
+    /// Memory that a peer may map.
+    pub(crate) fn memory(len: usize) -> OwnedFd {
         let memory = MemFd::create("test", len).unwrap();
         memory.seal().unwrap();
         memory.into()

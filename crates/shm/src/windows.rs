@@ -64,22 +64,7 @@ mod tests {
     use ripstop_os::MemFd;
 
     use super::*;
-
-    fn info() -> RegionInfo {
-        RegionInfo {
-            grant: Grant::new(5, 7).unwrap(),
-            key: 0x1122_3344_5566_7788,
-            base: 0x1000,
-            len: 4096,
-            offset: 0,
-        }
-    }
-
-    fn memory(len: usize) -> OwnedFd {
-        let memory = MemFd::create("test", len).unwrap();
-        memory.seal().unwrap();
-        memory.into()
-    }
+    use crate::records::tests::{info, memory};
 
     #[test]
     fn regions_are_found_by_key_and_bounds() {
