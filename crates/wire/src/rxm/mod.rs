@@ -15,7 +15,8 @@ mod whole;
 
 pub use atomic::{ATOMIC_LEN, AtomicHead, AtomicResult};
 pub use packet::{
-    BASE_LEN, Body, MAX_HEADER, Message, Packet, PacketKind, Part, Parting, Segment, packet_len,
+    BASE_LEN, Body, MAX_PACKET_HEADER, Message, Packet, PacketKind, Part, Parting, Segment,
+    packet_len,
 };
 pub use unit::{MAX_UNIT_HEADER, Unit, emit_packet};
 pub use whole::{MESSAGE_LEN, emit_message, parse_message};

@@ -16,7 +16,7 @@ pub use crate::packet_kind::PacketKind;
 pub const BASE_LEN: usize = 64;
 
 /// The longest header of a packet in bytes: that of a rendezvous.
-pub const MAX_HEADER: usize = BASE_LEN + RENDEZVOUS_LEN;
+pub const MAX_PACKET_HEADER: usize = BASE_LEN + RENDEZVOUS_LEN;
 
 /// Bytes of the pieces of memory of a rendezvous, and their count.
 const RENDEZVOUS_LEN: usize = 4 * 24 + 8;
@@ -166,7 +166,7 @@ impl PacketKind {
     #[must_use]
     pub const fn header_len(self) -> usize {
         match self {
-            Self::Rendezvous | Self::WriteReady => MAX_HEADER,
+            Self::Rendezvous | Self::WriteReady => MAX_PACKET_HEADER,
             Self::Atomic => BASE_LEN + ATOMIC_LEN,
             Self::AtomicResult => BASE_LEN + RESULT_LEN,
             Self::Eager
@@ -180,7 +180,7 @@ impl PacketKind {
 }
 
 /// How long the header of a packet is that begins with these two bytes: between [`BASE_LEN`] and
-/// [`MAX_HEADER`].
+/// [`MAX_PACKET_HEADER`].
 ///
 /// # Errors
 ///
@@ -495,7 +495,7 @@ const fn part_bits(order: ByteOrder, part: Part) -> u8 {
 }
 
 /// The longest payload that may stand behind any header of a packet.
-const MAX_PAYLOAD: u64 = u64::MAX - MAX_HEADER as u64;
+const MAX_PAYLOAD: u64 = u64::MAX - MAX_PACKET_HEADER as u64;
 
 /// Four places, and behind them how many are used.
 fn read_memory(kind: PacketKind, rest: &mut Reader<'_>) -> Result<RmaIovs, WireError> {

@@ -3,10 +3,10 @@
 use crate::xnet::base::{self, BaseFlags, Header, OP_ACK, Op};
 use crate::{ByteOrder, WireError};
 
-use super::packet::{MAX_HEADER, Packet, packet_len};
+use super::packet::{MAX_PACKET_HEADER, Packet, packet_len};
 
 /// The longest header of a unit in bytes: that of xnet, and that of a packet.
-pub const MAX_UNIT_HEADER: usize = base::BASE_LEN + MAX_HEADER;
+pub const MAX_UNIT_HEADER: usize = base::BASE_LEN + MAX_PACKET_HEADER;
 
 /// The flag of C libfabric 1.17 for a tagged message that is in no packet.
 const TAGGED: u16 = 1 << 7;

@@ -5,7 +5,7 @@ use ripstop_core::param::{ParamType, Unused};
 use ripstop_core::{Info, params};
 use ripstop_types::{Progress, Threading};
 use ripstop_wire::rxm::cm::EAGER_MAX;
-use ripstop_wire::rxm::{ATOMIC_LEN, BASE_LEN, MAX_HEADER, MAX_UNIT_HEADER};
+use ripstop_wire::rxm::{ATOMIC_LEN, BASE_LEN, MAX_PACKET_HEADER, MAX_UNIT_HEADER};
 
 use crate::tunables::{Given, TX_BUFFER};
 
@@ -24,7 +24,7 @@ const MAX_INJECT: usize = 8000;
 const _: () = assert!(2 * MAX_INJECT + MAX_UNIT_HEADER <= TX_BUFFER);
 
 /// The shortest eager message: each packet has room for what an announcement or an atomic says.
-const LEAST_EAGER: usize = MAX_HEADER - BASE_LEN;
+const LEAST_EAGER: usize = MAX_PACKET_HEADER - BASE_LEN;
 
 /// Most requests or receives of a connection: as many as a number of 16 bits counts, with one to spare.
 const MOST: usize = u16::MAX as usize - 1;
