@@ -1,4 +1,6 @@
-//! The tcp provider: `FI_EP_MSG` and `FI_EP_RDM` endpoints over TCP (man page `fi_tcp(7)`).
+//! The tcp provider: `FI_EP_MSG` and `FI_EP_RDM` endpoints over TCP (man page `fi_tcp(7)`); and, for those
+//! who ask for it by name, `tcp;ofi_rxm`, which speaks the protocol of that provider of C (`rxm`,
+//! `docs/design/rxm.md`).
 //!
 //! It speaks the protocol of the C library's tcp provider (`docs/wire.md`). What happens on a
 //! connection is decided by `ripstop-engine`, and the objects are those of `ripstop-stream`; this

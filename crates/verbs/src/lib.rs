@@ -6,7 +6,8 @@
 //! C libfabric's provider of this name: what a connection request carries is in `private_data.rs`, and
 //! the rest is InfiniBand's.
 //!
-//! `docs/design/verbs.md` says why it is so, and what is missing.
+//! `docs/design/verbs.md` says why it is so, and what is missing. The provider `verbs;ofi_rxm`, `FI_EP_RDM`
+//! endpoints over the same devices, is a transport of `ripstop-stream` (`rxm`, `docs/design/rxm.md`).
 #![forbid(unsafe_code)]
 
 mod answer;
