@@ -1,3 +1,5 @@
+//! Transport addresses, and their text (`fi_av_straddr`).
+
 use core::fmt;
 use core::str::FromStr;
 use std::net::{Ipv6Addr, SocketAddr};

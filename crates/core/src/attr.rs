@@ -1,3 +1,5 @@
+//! Attributes of the objects of an interface (man page `fi_getinfo(3)`): parts of [`Info`](crate::Info).
+
 use ripstop_types::{
     AvType, EpType, Flags, Mode, MrMode, MsgOrder, Progress, Protocol, ResourceMgmt, Threading,
     Version,

@@ -1,3 +1,5 @@
+//! What a provider offers, and what a caller asks for (`struct fi_info`).
+
 use core::any::Any;
 use core::fmt;
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! What is known of a network card (man page `fi_nic(3)`).
+
 /// A network interface card (`struct fid_nic`, man page `fi_nic(3)`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nic {

@@ -1,3 +1,5 @@
+//! Payload as engines know it: handles that the driver gives, and lists of them.
+
 use ripstop_types::{Errno, Result};
 
 /// The most segments of one operation (`iov_limit`).

@@ -1,3 +1,5 @@
+//! Transport addresses for calls into the library.
+
 use std::ffi::CStr;
 
 use ripstop_core::Address;

@@ -1,3 +1,5 @@
+//! What calls into the library, and opening it, return.
+
 use std::fmt;
 use std::path::PathBuf;
 

@@ -1,3 +1,5 @@
+//! Fabric addresses.
+
 use core::fmt;
 
 /// A fabric address (`fi_addr_t`): the handle an address vector gives for a peer

@@ -1,3 +1,5 @@
+//! What a completion queue reports.
+
 use crate::{Errno, FiAddr, Flags};
 
 /// The caller's operation context (`void *context`), carried through an operation and

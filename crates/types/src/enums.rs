@@ -1,3 +1,5 @@
+//! Enumerations of the interface, with the values of the C headers.
+
 macro_rules! c_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)* }) => {
         $(#[$meta])*

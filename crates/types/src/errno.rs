@@ -1,3 +1,5 @@
+//! Fabric errors.
+
 use core::fmt;
 
 /// A fabric error (`FI_E*`, man page `fi_errno(3)`): a positive number, negated only at the

@@ -1,3 +1,5 @@
+//! Capabilities and flags of operations (`FI_MSG`, `FI_INJECT` and others), which share one space of 64 bits.
+
 use bitflags::bitflags;
 
 /// Several [`Flags`] by their names, also for constants: `flags![SEND RECV]`.

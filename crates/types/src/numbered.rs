@@ -1,3 +1,5 @@
+//! The macro for enumerations whose variants are numbers.
+
 /// Defines an enum whose variants are numbers of an interface or a protocol: the enum, which is stored
 /// as `$repr`, all its variants, and the conversions from and to `$number`. Where each variant has a
 /// text behind `=>`, that is its `Display`.

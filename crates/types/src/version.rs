@@ -1,3 +1,5 @@
+//! Versions of the interface.
+
 use core::fmt;
 
 /// An interface version, `FI_VERSION(major, minor)` (man page `fi_version(3)`).

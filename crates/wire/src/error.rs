@@ -1,3 +1,5 @@
+//! What is wrong with bytes of a peer, by field.
+
 use core::fmt;
 
 use ripstop_types::Errno;

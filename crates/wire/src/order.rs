@@ -1,3 +1,5 @@
+//! Byte orders.
+
 /// The order of the bytes of a number on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteOrder {

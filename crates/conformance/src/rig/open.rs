@@ -1,3 +1,5 @@
+//! Opening what a case needs: hints, the offer under test, and endpoints that know each other.
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,3 +1,5 @@
+//! Memory of one side that the other reads, writes and updates, and the counters of that.
+
 use ripstop_types::{Flags, MrMode};
 
 use super::Rig;

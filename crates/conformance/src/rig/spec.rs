@@ -1,3 +1,5 @@
+//! What a case asks its [`Rig`](super::Rig) to be.
+
 use ripstop_core::{Hints, SHARED_CONTEXT};
 
 use ripstop_types::{

@@ -1,3 +1,5 @@
+//! What calls on a [`Subject`](super::Subject) return.
+
 use ripstop_types::Errno;
 
 /// The result of a call.

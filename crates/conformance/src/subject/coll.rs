@@ -1,3 +1,5 @@
+//! Arguments of address vector sets and collectives, as cases give them to a [`Subject`](super::Subject).
+
 use ripstop_core::av::set;
 use ripstop_types::{Collective, FiAddr, Flags};
 

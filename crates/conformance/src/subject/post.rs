@@ -1,3 +1,5 @@
+//! Operations and registrations, as cases give them to a [`Subject`](super::Subject).
+
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags};
 
 /// Names one operation; comes back with its completion. Chosen by the caller, never 0.

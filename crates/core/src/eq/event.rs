@@ -1,3 +1,5 @@
+//! What an event queue holds (man page `fi_eq(3)`).
+
 use ripstop_types::{CmEvent, Context, Errno};
 
 use crate::info::Info;

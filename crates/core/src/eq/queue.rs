@@ -1,3 +1,5 @@
+//! The event queue (man page `fi_eq(3)`): the program reads it, providers put events into it.
+
 use core::fmt;
 use core::time::Duration;
 use std::collections::VecDeque;

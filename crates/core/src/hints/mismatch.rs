@@ -1,3 +1,5 @@
+//! Why hints do not fit an offer, and the checks that find it out.
+
 use ripstop_types::{Mode, tclass};
 use thiserror::Error;
 

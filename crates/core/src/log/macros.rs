@@ -1,3 +1,5 @@
+//! The macros that write log lines.
+
 /// The name of the enclosing function, for log lines.
 #[doc(hidden)]
 #[macro_export]

@@ -1,3 +1,5 @@
+//! The trait of counters.
+
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 

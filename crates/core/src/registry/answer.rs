@@ -1,3 +1,5 @@
+//! What a provider answers to `fi_getinfo(3)`: offers, and why there are no others.
+
 use core::fmt;
 
 use ripstop_types::{Errno, Version};

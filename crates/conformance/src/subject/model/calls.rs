@@ -1,3 +1,5 @@
+//! The calls of a [`Subject`](crate::subject::Subject), by the traits of `ripstop_core::provider`.
+
 use std::time::Duration;
 
 use ripstop_core::eq::Event as CoreEvent;

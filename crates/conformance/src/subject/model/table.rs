@@ -1,3 +1,5 @@
+//! The objects that a case has open, by the numbers that it knows them by.
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 

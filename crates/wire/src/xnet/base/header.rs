@@ -1,3 +1,5 @@
+//! Headers of all operations, parsed and emitted.
+
 use crate::cursor::{Reader, Writer};
 use crate::{ByteOrder, WireError};
 

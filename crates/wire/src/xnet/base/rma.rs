@@ -1,3 +1,5 @@
+//! Segments of a peer's memory, as headers name them.
+
 use crate::WireError;
 
 use super::MAX_RMA;
