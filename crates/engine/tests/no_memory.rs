@@ -231,7 +231,7 @@ impl Member {
     /// The memory that the connection would write next.
     fn writes(&self) -> Option<usize> {
         match self.engine.rx_want(self.conn) {
-            RxWant::Place(iov, ..) => Some(iov.segments()[0].address()),
+            RxWant::Place { iov, .. } => Some(iov.segments()[0].address()),
             _ => None,
         }
     }

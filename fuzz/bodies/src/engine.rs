@@ -247,15 +247,20 @@ impl Fixture {
                 }
                 return self.take(bytes);
             }
-            RxWant::Place(iov, at, room) => {
+            RxWant::Place { iov, at, len: room } => {
                 assert!(0 < room && at + room <= iov.len());
                 room.min(len)
             }
-            RxWant::Store(iov, at, room) => {
+            RxWant::Store { iov, at, len: room } => {
                 assert!(0 < room && at + room <= iov.len());
                 room.min(len)
             }
-            RxWant::Keep(_, total, at, room) => {
+            RxWant::Keep {
+                total,
+                at,
+                len: room,
+                ..
+            } => {
                 let most = LIMITS.kept_bytes.max(2 * MAX_ATOMIC as u64);
                 assert!(at + room <= total && total <= most);
                 room.min(len)

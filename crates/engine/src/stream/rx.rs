@@ -11,7 +11,7 @@ use ripstop_wire::{ByteOrder, WireError};
 use crate::coll::Place;
 use crate::cq::CompletionQueue;
 use crate::id::{ConnId, CqId, RecvId, SlotId, SrxId};
-use crate::matching::{Envelope, Rts, Unexpected};
+use crate::matching::{Envelope, Rts};
 use crate::stream::arriving::{RxState, Target};
 use crate::stream::awaited::CtsEntry;
 use crate::stream::conn::Conn;
@@ -36,13 +36,35 @@ pub struct Whole<B> {
 pub enum RxWant<'a, B> {
     /// To [`Engine::rx_header`].
     Header,
-    /// Into user memory: segments, offset in them, and how many bytes.
-    Place(&'a Iov<B>, u64, u64),
-    /// Into registered memory, which others may use meanwhile: segments, offset in them, and
-    /// how many bytes.
-    Store(&'a Reached<B>, u64, u64),
-    /// Into a slot: which, how many bytes it must hold in all, offset, and how many bytes.
-    Keep(SlotId, u64, u64, u64),
+    /// Into user memory.
+    Place {
+        /// Its segments.
+        iov: &'a Iov<B>,
+        /// Where in them the next byte goes.
+        at: u64,
+        /// How many bytes go there.
+        len: u64,
+    },
+    /// Into registered memory, which others may use meanwhile.
+    Store {
+        /// Its segments.
+        iov: &'a Reached<B>,
+        /// Where in them the next byte goes.
+        at: u64,
+        /// How many bytes go there.
+        len: u64,
+    },
+    /// Into a slot.
+    Keep {
+        /// Which one.
+        slot: SlotId,
+        /// How many bytes it must hold in all.
+        total: u64,
+        /// Where in it the next byte goes.
+        at: u64,
+        /// How many bytes go there.
+        len: u64,
+    },
     /// Nowhere; this many bytes are dropped.
     Discard(u64),
     /// Do not read: see [`Engine::pop_resumed`].
@@ -103,52 +125,77 @@ impl<B: Buffer> Engine<B> {
             RxState::Header => RxWant::Header,
             RxState::Job => RxWant::Job,
             RxState::Blocked { .. } => RxWant::Blocked,
-            RxState::Payload { target, done, left } => match target {
-                Target::Discard | Target::Refused => RxWant::Discard(left),
-                Target::Write => RxWant::Store(&conn.write.iov, done, left),
-                Target::Operands => match conn.write.operation.and_then(|op| op.slot) {
-                    Some(slot) => RxWant::Keep(slot, conn.envelope.len, done, left),
-                    None => RxWant::Discard(left),
-                },
-                Target::Coll => match conn.incoming.place {
-                    Place::User(_) => RxWant::Place(&conn.incoming.iov, done, left),
-                    Place::Slot {
-                        slot, total, at, ..
-                    } => RxWant::Keep(slot, total, at.saturating_add(done), left),
-                },
-                Target::Result(index) => match conn.rts.get(index) {
-                    Some(atomic) => RxWant::Place(&atomic.iov, done, left),
-                    None => RxWant::Discard(left),
-                },
-                Target::Read => match conn.reads.front() {
-                    Some(read) => RxWant::Place(&read.iov, done, left),
-                    None => RxWant::Discard(left),
-                },
-                Target::Unexpected(id) => match self.unexpected.get(id) {
-                    Some(Unexpected {
-                        slot: Some(slot),
-                        envelope,
-                        ..
-                    }) => RxWant::Keep(*slot, envelope.len, done, left),
-                    _ => RxWant::Discard(left),
-                },
-                Target::Recv(id, base) => {
-                    let recv = self.srxs.find(conn.srx).and_then(|m| m.recv(id));
-                    match recv {
-                        Some(recv) => {
-                            let at = base.saturating_add(done);
-                            let room = recv.iov.len().saturating_sub(at);
-                            if room == 0 {
-                                RxWant::Discard(left)
-                            } else {
-                                RxWant::Place(&recv.iov, at, left.min(room))
-                            }
-                        }
-                        None => RxWant::Discard(left),
-                    }
-                }
-            },
+            RxState::Payload { target, done, left } => {
+                let want = self.payload_want(conn, target, done, left);
+                want.unwrap_or(RxWant::Discard(left))
+            }
         }
+    }
+
+    /// Where the next bytes of a payload go, of which `at` were placed and `len` are left; `None` where
+    /// they are dropped.
+    #[inline(always)]
+    fn payload_want<'a>(
+        &'a self,
+        conn: &'a Conn<B>,
+        target: Target,
+        at: u64,
+        len: u64,
+    ) -> Option<RxWant<'a, B>> {
+        let place = |iov| RxWant::Place { iov, at, len };
+        let want = match target {
+            Target::Discard | Target::Refused => return None,
+            Target::Write => RxWant::Store {
+                iov: &conn.write.iov,
+                at,
+                len,
+            },
+            Target::Operands => RxWant::Keep {
+                slot: conn.write.operation.and_then(|op| op.slot)?,
+                total: conn.envelope.len,
+                at,
+                len,
+            },
+            Target::Coll => match conn.incoming.place {
+                Place::User(_) => place(&conn.incoming.iov),
+                Place::Slot {
+                    slot,
+                    total,
+                    at: start,
+                    ..
+                } => RxWant::Keep {
+                    slot,
+                    total,
+                    at: start.saturating_add(at),
+                    len,
+                },
+            },
+            Target::Result(index) => place(&conn.rts.get(index)?.iov),
+            Target::Read => place(&conn.reads.front()?.iov),
+            Target::Unexpected(id) => {
+                let message = self.unexpected.get(id)?;
+                RxWant::Keep {
+                    slot: message.slot?,
+                    total: message.envelope.len,
+                    at,
+                    len,
+                }
+            }
+            Target::Recv(id, base) => {
+                let recv = self.srxs.find(conn.srx)?.recv(id)?;
+                let at = base.saturating_add(at);
+                let room = recv.iov.len().saturating_sub(at);
+                if room == 0 {
+                    return None;
+                }
+                RxWant::Place {
+                    iov: &recv.iov,
+                    at,
+                    len: len.min(room),
+                }
+            }
+        };
+        Some(want)
     }
 
     /// The frequent case in one step: if `bytes` starts with a whole small message and the

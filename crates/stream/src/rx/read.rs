@@ -88,13 +88,18 @@ impl<T: Transport> State<T> {
         let (placed, read) = match engine.rx_want(id) {
             RxWant::Blocked | RxWant::Job => return Err(Errno::EAGAIN),
             RxWant::Header => return read_to(link.recv(rx_buffer)),
-            RxWant::Place(iov, at, len) => {
+            RxWant::Place { iov, at, len } => {
                 read_memory::<{ IOV_LIMIT + 1 }>(&**link, iov.segments(), at, len, rx_buffer)?
             }
-            RxWant::Store(iov, at, len) => {
+            RxWant::Store { iov, at, len } => {
                 read_memory::<{ REACH + 1 }>(&**link, iov.segments(), at, len, rx_buffer)?
             }
-            RxWant::Keep(slot, total, at, len) => match slots.make(slot, total) {
+            RxWant::Keep {
+                slot,
+                total,
+                at,
+                len,
+            } => match slots.make(slot, total) {
                 Ok(memory) => read_slot(&**link, memory, at, len, rx_buffer)?,
                 Err(_) => {
                     engine.rx_no_memory(id);
@@ -166,9 +171,14 @@ impl<T: Transport> State<T> {
             let Self { engine, slots, .. } = self;
             let taken = match engine.rx_want(id) {
                 RxWant::Header => 0,
-                RxWant::Place(iov, at, len) => copy_user(iov, at, len, rest),
-                RxWant::Store(iov, at, len) => store(iov, at, len, rest),
-                RxWant::Keep(slot, total, at, len) => match slots.make(slot, total) {
+                RxWant::Place { iov, at, len } => copy_user(iov, at, len, rest),
+                RxWant::Store { iov, at, len } => store(iov, at, len, rest),
+                RxWant::Keep {
+                    slot,
+                    total,
+                    at,
+                    len,
+                } => match slots.make(slot, total) {
                     Ok(memory) => copy_slot(memory, at, len, rest),
                     Err(_) => {
                         engine.rx_no_memory(id);

@@ -185,7 +185,15 @@ fn the_driver_works_before_anything_else_is_read() {
         ..asked(Op::Atomic, AtomicOp::Sum, 8)
     };
     f.header(&plain).unwrap();
-    assert!(matches!(f.engine.rx_want(f.conn), RxWant::Keep(_, 8, 0, 8)));
+    assert!(matches!(
+        f.engine.rx_want(f.conn),
+        RxWant::Keep {
+            total: 8,
+            at: 0,
+            len: 8,
+            ..
+        }
+    ));
     f.engine.rx_placed(f.conn, 8);
     assert!(!f.engine.rx_in_header(f.conn) && f.engine.mr_is_busy(mr));
     assert_eq!(f.work(true), (Mem(0x5010, 8), AtomicOp::Sum));

@@ -42,7 +42,7 @@ impl Fixture {
     fn kept(&mut self, len: u64) {
         assert!(matches!(
             self.engine.rx_want(self.conn),
-            RxWant::Keep(_, total, 0, _) if total == len
+            RxWant::Keep { total, at: 0, .. } if total == len
         ));
         self.engine.rx_placed(self.conn, len);
     }
@@ -95,7 +95,11 @@ fn what_has_no_receive_waits_until_the_owner_has_one() {
     .unwrap();
     assert!(matches!(
         f.engine.rx_want(f.conn),
-        RxWant::Place(_, 0, 5000)
+        RxWant::Place {
+            at: 0,
+            len: 5000,
+            ..
+        }
     ));
     f.engine.rx_placed(f.conn, 5000);
     assert_eq!(f.done(), [2]);
@@ -111,7 +115,11 @@ fn a_long_message_waits_for_the_answer_in_the_stream() {
     assert!(f.resumed());
     assert!(matches!(
         f.engine.rx_want(f.conn),
-        RxWant::Place(_, 0, 50_000)
+        RxWant::Place {
+            at: 0,
+            len: 50_000,
+            ..
+        }
     ));
     f.engine.rx_placed(f.conn, 50_000);
     assert_eq!(f.done(), [1]);
@@ -171,7 +179,11 @@ fn a_long_message_behind_a_kept_one_is_asked_about_first() {
         assert!(f.resumed());
         assert!(matches!(
             f.engine.rx_want(f.conn),
-            RxWant::Place(_, 0, 50_000)
+            RxWant::Place {
+                at: 0,
+                len: 50_000,
+                ..
+            }
         ));
         f.engine.rx_placed(f.conn, 50_000);
         assert_eq!(f.done(), [1, 2]);

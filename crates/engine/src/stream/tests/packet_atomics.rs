@@ -164,7 +164,10 @@ fn an_atomic_ends_with_its_result() {
     assert!(f.done().is_empty(), "they have only left");
     // In any order.
     f.packet(result(2, 0, 16)).unwrap();
-    assert!(matches!(f.engine.rx_want(f.conn), RxWant::Place(_, 0, 16)));
+    assert!(matches!(
+        f.engine.rx_want(f.conn),
+        RxWant::Place { at: 0, len: 16, .. }
+    ));
     assert!(f.done().is_empty(), "it has not come whole");
     f.engine.rx_placed(f.conn, 16);
     assert_eq!(f.done(), [2]);

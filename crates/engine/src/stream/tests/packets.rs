@@ -174,14 +174,23 @@ impl Receiver {
             };
             let count = match f.engine.rx_want(f.conn) {
                 RxWant::Blocked => return,
-                RxWant::Place(iov, at, count) => {
+                RxWant::Place {
+                    iov,
+                    at,
+                    len: count,
+                } => {
                     for more in 0..count as usize {
                         let to = iov.address() + at as usize + more;
                         self.user.insert(to, byte(id, from + have + more));
                     }
                     count
                 }
-                RxWant::Keep(slot, total, at, count) => {
+                RxWant::Keep {
+                    slot,
+                    total,
+                    at,
+                    len: count,
+                } => {
                     let slot = self.slots.entry(slot).or_default();
                     slot.resize(total as usize, 0);
                     for more in 0..count as usize {

@@ -57,7 +57,7 @@ impl Fixture {
     /// The segments the next payload bytes go to, all of one kind.
     fn stores(&self) -> Vec<Mem> {
         match self.engine.rx_want(self.conn) {
-            RxWant::Store(iov, 0, _) => iov.segments().to_vec(),
+            RxWant::Store { iov, at: 0, .. } => iov.segments().to_vec(),
             other => panic!("{other:?}"),
         }
     }
@@ -131,7 +131,7 @@ fn reads_are_done_in_the_order_of_their_responses() {
         f.header(&Header::new(Op::ReadRsp, len)).unwrap();
         assert!(matches!(
             f.engine.rx_want(f.conn),
-            RxWant::Place(_, 0, left) if left == len
+            RxWant::Place { at: 0, len: left, .. } if left == len
         ));
         f.engine.rx_placed(f.conn, len);
         assert_eq!(f.done(), [context]);

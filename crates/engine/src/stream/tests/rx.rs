@@ -37,7 +37,12 @@ fn a_message_too_long_to_be_kept_goes_straight_to_its_receive() {
     assert!(is_blocked(&f) && resumed(&mut f).is_empty());
     assert!(f.recv(2, TAG, 1000).is_empty());
     assert_eq!(resumed(&mut f), [f.conn]);
-    let RxWant::Place(iov, 0, 1000) = f.engine.rx_want(f.conn) else {
+    let RxWant::Place {
+        iov,
+        at: 0,
+        len: 1000,
+    } = f.engine.rx_want(f.conn)
+    else {
         panic!("it has a place");
     };
     assert_eq!(iov.address(), 0x2000);
@@ -169,7 +174,12 @@ fn room_for_a_message_lets_its_connection_go_on() {
     assert_eq!(resumed(&mut f), [f.conn]);
     assert!(matches!(
         f.engine.rx_want(f.conn),
-        RxWant::Keep(_, 10, 0, 10)
+        RxWant::Keep {
+            total: 10,
+            at: 0,
+            len: 10,
+            ..
+        }
     ));
 }
 
@@ -177,7 +187,7 @@ fn room_for_a_message_lets_its_connection_go_on() {
 fn without_memory_for_a_slot_the_message_waits_in_the_stream() {
     let mut f = Fixture::new();
     f.message(5, 10);
-    let RxWant::Keep(slot, ..) = f.engine.rx_want(f.conn) else {
+    let RxWant::Keep { slot, .. } = f.engine.rx_want(f.conn) else {
         panic!("it is kept");
     };
     f.engine.rx_no_memory(f.conn);
@@ -219,7 +229,11 @@ fn a_rendezvous_into_a_multi_receive_buffer_goes_behind_what_is_there() {
     f.header(&data).unwrap();
     assert!(matches!(
         f.engine.rx_want(f.conn),
-        RxWant::Place(_, 100, 200)
+        RxWant::Place {
+            at: 100,
+            len: 200,
+            ..
+        }
     ));
     f.engine.rx_placed(f.conn, 200);
     let (first, second) = (f.pop().unwrap(), f.pop().unwrap());
