@@ -9,8 +9,8 @@ use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, fi_warn, fi_warn_sparse, provider};
 use ripstop_shm::require_allocated;
 use ripstop_stream::attr::{
-    MATCHED_RX, OPS, Offer, RDM_DOMAIN, SOURCES, apply_defaults, asks_peer, driven, offer,
-    provider_version,
+    MATCHED_RX, OPS, Offer, RDM_DOMAIN, SOURCES, apply_defaults, asks_peer, offer,
+    provider_version, set_manual_progress,
 };
 use ripstop_stream::{Fabric, Transport as _};
 use ripstop_types::{AddrFormat, EpType, Errno, Flags, Protocol, Result, Version};
@@ -93,7 +93,7 @@ impl ProviderInfo for LnxProvider {
         };
         let mut offer = endpoint_offer(&self.params);
         if asks_peer(request.hints) {
-            driven(&mut offer);
+            set_manual_progress(&mut offer);
         }
         let mut answer = Answer::collect([answers(request, &offer, &addresses)]);
         for found in &mut answer.infos {

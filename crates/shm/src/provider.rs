@@ -8,8 +8,8 @@ use ripstop_core::registry::{Answer, ProviderInfo};
 use ripstop_core::{Address, FabricAttr, Hints, Info, provider};
 use ripstop_stream::Fabric;
 use ripstop_stream::attr::{
-    MATCHED_RX, OPS, Offer, RDM_DOMAIN, SOURCES, apply_defaults, asks_peer, driven, offer,
-    provider_version,
+    MATCHED_RX, OPS, Offer, RDM_DOMAIN, SOURCES, apply_defaults, asks_peer, offer,
+    provider_version, set_manual_progress,
 };
 use ripstop_types::{AddrFormat, EpType, Flags, MrMode, Protocol, Result, Version};
 
@@ -92,7 +92,7 @@ impl ProviderInfo for ShmProvider {
     fn getinfo(&self, request: &Request<'_>) -> Answer {
         let mut offer = endpoint_offer(&self.params);
         if asks_peer(request.hints) {
-            driven(&mut offer);
+            set_manual_progress(&mut offer);
         }
         let answered = request.answer(&offer);
         let mut answer = Answer::collect([answered.and_then(check_addresses)]);

@@ -207,8 +207,8 @@ pub fn packet_offer<T: Transport>(tunables: &Tunables, ops: Flags, rx_caps: Flag
 }
 
 /// The most that an endpoint of any kind can be opened with. The sizes of contexts are hints.
-pub(crate) fn most<T: Transport>(tunables: &Tunables) -> Info {
-    let mut most = offer::<T>(
+pub(crate) fn widest_offer<T: Transport>(tunables: &Tunables) -> Info {
+    let mut widest = offer::<T>(
         tunables,
         &Offer {
             ep_type: EpType::Rdm,
@@ -221,8 +221,8 @@ pub(crate) fn most<T: Transport>(tunables: &Tunables) -> Info {
             rx_ctx_cnt: 1,
         },
     );
-    (most.tx.size, most.rx.size) = (usize::MAX, usize::MAX);
-    most
+    (widest.tx.size, widest.rx.size) = (usize::MAX, usize::MAX);
+    widest
 }
 
 /// The provider's version, derived from that of the interface as the C library does for its
@@ -249,7 +249,7 @@ fn asks_after_reads(hints: &Hints) -> bool {
 
 /// What is offered to other providers: they drive it, as `fi_peer(3)` says where progress is
 /// manual, and are not called by a thread of ours.
-pub const fn driven(offer: &mut Info) {
+pub const fn set_manual_progress(offer: &mut Info) {
     offer.domain.progress = Progress::Manual;
     offer.domain.control_progress = Progress::Manual;
 }

@@ -8,7 +8,7 @@ use ripstop_core::log::Subsys;
 use ripstop_core::provider;
 use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{FabricAttr, Info, fi_info, fi_warn};
-use ripstop_stream::attr::{apply_defaults, asks_peer, driven, provider_version};
+use ripstop_stream::attr::{apply_defaults, asks_peer, provider_version, set_manual_progress};
 use ripstop_stream::{Fabric, Tunables};
 use ripstop_types::{Result, Version};
 
@@ -50,7 +50,7 @@ impl ProviderInfo for TcpProvider {
     fn getinfo(&self, request: &Request<'_>) -> Answer {
         let mut offers = offers(&self.params);
         if asks_peer(request.hints) {
-            offers.iter_mut().for_each(driven);
+            offers.iter_mut().for_each(set_manual_progress);
         }
         let asked = if request.lists_providers() {
             1

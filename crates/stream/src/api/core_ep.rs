@@ -63,7 +63,7 @@ fn dscp<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<Opt
 
 /// Whether an endpoint can be what it is opened with: a program may have changed what `fi_getinfo` gave.
 fn check<T: Transport, K: Mode>(domain: &Domain<T, K>, info: &Info) -> Result<()> {
-    let found = hints::check_opened(&attr::most::<T>(domain.fabric.tunables()), info);
+    let found = hints::check_opened(&attr::widest_offer::<T>(domain.fabric.tunables()), info);
     for why in &found {
         let why = why.to_string().replacen("hints->", "info->", 1);
         log_warn!(T::EpCtrl, "an endpoint cannot be opened with {why}");
