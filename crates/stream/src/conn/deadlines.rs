@@ -24,9 +24,10 @@ pub(crate) const MAX_UNREAD_TIME: Duration = Duration::from_millis(500);
 const STALL_LOG_DELAY: Duration = Duration::from_secs(5);
 
 impl<T: Transport> State<T> {
-    /// Looks at a connection that is up. Returns whether its peer has ended and it is stalled.
-    fn forsake(&mut self, id: ConnId, now: Duration) -> bool {
-        let Some(due) = self.connection(id).and_then(|conn| conn.forsaken) else {
+    /// Ends a connection whose peer has ended, once the program has left its messages unread for long enough that what
+    /// waits for the peer is to fail. Returns whether the peer has ended and the connection is stalled.
+    fn check_unread(&mut self, id: ConnId, now: Duration) -> bool {
+        let Some(due) = self.connection(id).and_then(|conn| conn.unread_deadline) else {
             return false;
         };
         if now >= due && (self.is_peer_awaited(id) || self.is_cut(id)) {
@@ -36,18 +37,21 @@ impl<T: Transport> State<T> {
     }
 
     /// A connection is not read, as too many messages of it wait for receives. That is flow control,
-    /// unless it lasts.
+    /// unless it lasts: then the log says so.
     #[cold]
-    pub(crate) fn note_full(&mut self, id: ConnId) {
+    pub(crate) fn start_full_log(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id) {
-            connection.full = Some(T::System::now() + STALL_LOG_DELAY);
+            connection.full_log_at = Some(T::System::now() + STALL_LOG_DELAY);
             self.start_timer();
         }
     }
 
-    /// Says so, once it has lasted. Returns whether that is to come.
-    fn tell_full(&mut self, id: ConnId, now: Duration) -> bool {
-        let Some(due) = self.connection(id).and_then(|connection| connection.full) else {
+    /// Logs that a connection is not read, once that has lasted. Returns whether that is to come.
+    fn log_full(&mut self, id: ConnId, now: Duration) -> bool {
+        let Some(due) = self
+            .connection(id)
+            .and_then(|connection| connection.full_log_at)
+        else {
             return false;
         };
         if now < due {
@@ -55,7 +59,7 @@ impl<T: Transport> State<T> {
         }
         let full = self.engine.rx_full(id);
         if let Some(connection) = self.connection(id)
-            && connection.full.take().is_some()
+            && connection.full_log_at.take().is_some()
             && let Some((messages, bytes)) = full
         {
             let peer = connection.peer.clone();
@@ -122,7 +126,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn handle_timer(&mut self) {
         self.timer.drain();
         let now = T::System::now();
-        let checks_peers = T::Link::CHECKS_PEER && self.is_watch_due(now);
+        let checks_peers = T::Link::CHECKS_PEER && self.is_peer_check_due(now);
         if checks_peers || self.timer_period == TIMER_INTERVAL {
             self.look_at_deadlines(now, checks_peers);
         }
@@ -132,6 +136,7 @@ impl<T: Transport> State<T> {
         self.after();
     }
 
+    /// Checks every deadline; the timer goes slowly again when there is none.
     fn look_at_deadlines(&mut self, now: Duration, checks_peers: bool) {
         let mut waiting = !self.accepting.is_empty();
         for id in self.accepting.late(now) {
@@ -140,59 +145,68 @@ impl<T: Transport> State<T> {
             self.accepting.drop_late(id);
         }
         for id in self.connections.ids() {
-            let timeout = self.tunables().timeout;
-            let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
             let Some(connection) = self.connection(id) else {
                 continue;
             };
-            if connection.is_up() {
-                if checks_peers
-                    && connection
-                        .link
-                        .as_ref()
-                        .is_some_and(|link| link.is_unanswered())
-                {
-                    self.lost(id, Errno::ETIMEDOUT);
+            match connection.is_up() {
+                true => waiting |= self.check_connection(id, now, checks_peers),
+                false => {
                     waiting = true;
-                    continue;
+                    self.check_handshake(id, now);
                 }
-                waiting |= self.forsake(id, now);
-                waiting |= self.tell_full(id, now);
-                let Some(connection) = self.connection(id) else {
-                    continue;
-                };
-                let Some(since) = connection.partial_since else {
-                    continue;
-                };
-                if !in_header {
-                    connection.partial_since = None;
-                } else if now >= since + timeout {
-                    waiting |= self.end_partial(id);
-                } else {
-                    waiting = true;
-                }
-                continue;
-            }
-            waiting = true;
-            if connection.deadline.is_some_and(|deadline| now >= deadline) {
-                self.end_handshake(id, now);
-            } else if connection.retry.is_some_and(|at| now >= at) {
-                self.try_connect(id);
-            } else if connection.tell.is_some_and(|at| now >= at) {
-                connection.tell = None;
-                let peer = connection.peer.clone();
-                log_warn_sparse!(
-                    T::EpCtrl,
-                    "{peer}: connected, but it does not answer; it is waited for until it makes \
-                     progress (FI_{}_ANSWER_TIMEOUT)",
-                    T::PARAMS.to_uppercase()
-                );
             }
         }
         waiting |= self.engine.coll_tick(now);
         waiting |= self.bound_connections();
         if !waiting {
             self.slow_timer();
+        }
+    }
+
+    /// Checks the deadlines of a connection that is up. Returns whether there are any.
+    fn check_connection(&mut self, id: ConnId, now: Duration, checks_peers: bool) -> bool {
+        let timeout = self.tunables().timeout;
+        let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
+        let link = self.connection(id).and_then(|c| c.link.as_ref());
+        if checks_peers && link.is_some_and(|link| link.is_unanswered()) {
+            self.lost(id, Errno::ETIMEDOUT);
+            return true;
+        }
+        let mut waiting = self.check_unread(id, now);
+        waiting |= self.log_full(id, now);
+        let Some(connection) = self.connection(id) else {
+            return waiting;
+        };
+        match connection.partial_since {
+            None => waiting,
+            Some(_) if !in_header => {
+                connection.partial_since = None;
+                waiting
+            }
+            Some(since) if now >= since + timeout => self.end_partial(id) || waiting,
+            Some(_) => true,
+        }
+    }
+
+    /// Checks the deadlines of a connection that is not up yet.
+    fn check_handshake(&mut self, id: ConnId, now: Duration) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let is_over = |due: Option<Duration>| due.is_some_and(|due| now >= due);
+        if is_over(connection.deadline) {
+            self.end_handshake(id, now);
+        } else if is_over(connection.retry) {
+            self.try_connect(id);
+        } else if is_over(connection.answer_log_at) {
+            connection.answer_log_at = None;
+            let peer = connection.peer.clone();
+            log_warn_sparse!(
+                T::EpCtrl,
+                "{peer}: connected, but it does not answer; it is waited for until it makes \
+                 progress (FI_{}_ANSWER_TIMEOUT)",
+                T::PARAMS.to_uppercase()
+            );
         }
     }
 
@@ -228,7 +242,7 @@ impl<T: Transport> State<T> {
     }
 
     /// Whether connections were not checked for [`PEER_CHECK_INTERVAL`]: the timer may go off more often.
-    pub(crate) fn is_watch_due(&mut self, now: Duration) -> bool {
+    pub(crate) fn is_peer_check_due(&mut self, now: Duration) -> bool {
         let due = now >= self.peers_checked_at + PEER_CHECK_INTERVAL;
         if due {
             self.peers_checked_at = now;

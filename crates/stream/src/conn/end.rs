@@ -153,7 +153,7 @@ impl<T: Transport> State<T> {
         let peer = connection.peer.clone();
         connection.write_ended = true;
         connection
-            .forsaken
+            .unread_deadline
             .get_or_insert(T::System::now() + MAX_UNREAD_TIME);
         log_info!(T::EpCtrl, "{peer}: cannot be written any more: {error}");
         self.watch(id, |interest| interest.write = false);
@@ -166,7 +166,7 @@ impl<T: Transport> State<T> {
     /// fails soon, unless the program takes what stands in the way.
     #[cold]
     #[inline(never)]
-    pub(crate) fn leave_ended(&mut self, id: ConnId) {
+    pub(crate) fn unwatch_ended(&mut self, id: ConnId) {
         let Self {
             epoll, connections, ..
         } = self;
@@ -181,19 +181,19 @@ impl<T: Transport> State<T> {
         if let Some(witness) = link.peer_fd() {
             let _ = epoll.remove(witness);
         }
-        self.forsake_stalled(id);
+        self.fail_soon_if_stalled(id);
     }
 
     /// A connection has ended. If it is stalled, its end is behind what the program leaves unread, and
     /// what waits for the peer fails soon, unless the program takes what stands in the way.
     #[cold]
     #[inline(never)]
-    pub(crate) fn forsake_stalled(&mut self, id: ConnId) {
+    pub(crate) fn fail_soon_if_stalled(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id)
             && !connection.interest.read
-            && connection.forsaken.is_none()
+            && connection.unread_deadline.is_none()
         {
-            connection.forsaken = Some(T::System::now() + MAX_UNREAD_TIME);
+            connection.unread_deadline = Some(T::System::now() + MAX_UNREAD_TIME);
             self.start_timer();
         }
     }

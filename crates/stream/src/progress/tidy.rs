@@ -65,7 +65,7 @@ impl<T: Transport> State<T> {
             return;
         };
         let leftover = std::mem::take(&mut connection.leftover);
-        connection.full = None;
+        connection.full_log_at = None;
         match self.consume(id, &leftover) {
             Ok(true) => {
                 self.watch(id, |interest| interest.read = true);

@@ -34,13 +34,13 @@ impl<T: Transport> State<T> {
                 DirectOf::<T>::SUPPORTED && DirectOf::<T>::has_windows(&connection.windows);
             let asked = DirectOf::<T>::take_requests(link);
             self.doorbell_rang = true;
-            self.leave_ended(id);
+            self.unwatch_ended(id);
             if !asked.is_empty() {
                 self.lend(id, &asked);
             }
         }
         if !polled && (event.error() || event.hangup()) {
-            self.forsake_stalled(id);
+            self.fail_soon_if_stalled(id);
         }
         if event.writable() {
             self.flush(id);
@@ -232,11 +232,11 @@ impl<T: Transport> State<T> {
         leftover.append(&mut connection.leftover);
         connection.leftover = leftover;
         if self.engine.rx_full(id).is_some() {
-            self.note_full(id);
+            self.start_full_log(id);
         }
         self.remove_active(id);
         self.watch(id, |interest| interest.read = false);
-        self.leave_ended(id);
+        self.unwatch_ended(id);
     }
 }
 

@@ -79,7 +79,7 @@ pub(crate) struct Connection<T: Transport> {
     /// Part of an answer has come.
     answering: bool,
     /// When to say that the peer is waited for.
-    pub(crate) tell: Option<Duration>,
+    pub(crate) answer_log_at: Option<Duration>,
     /// Calls that inject were told to come again once it is up.
     pub(crate) injects_wait: bool,
     /// When to connect again.
@@ -105,9 +105,9 @@ pub(crate) struct Connection<T: Transport> {
     /// Since when a partial header has been there.
     pub(crate) partial_since: Option<Duration>,
     /// When to say that too many messages of the peer wait for receives.
-    pub(crate) full: Option<Duration>,
+    pub(crate) full_log_at: Option<Duration>,
     /// When what waits for the peer fails, which has ended, though not all that it sent was read.
-    pub(crate) forsaken: Option<Duration>,
+    pub(crate) unread_deadline: Option<Duration>,
 }
 
 impl<T: Transport> Connection<T> {
@@ -134,7 +134,7 @@ impl<T: Transport> Connection<T> {
             deadline: None,
             left: None,
             answering: false,
-            tell: None,
+            answer_log_at: None,
             injects_wait: false,
             retry: None,
             met: false,
@@ -147,8 +147,8 @@ impl<T: Transport> Connection<T> {
             parted: false,
             write_ended: false,
             partial_since: None,
-            full: None,
-            forsaken: None,
+            full_log_at: None,
+            unread_deadline: None,
         }
     }
 
@@ -157,7 +157,7 @@ impl<T: Transport> Connection<T> {
     pub(crate) fn await_answer(&mut self, now: Duration, answer: Duration) {
         self.left = self.deadline.map(|deadline| deadline.saturating_sub(now));
         self.answering = false;
-        self.tell = self.deadline;
+        self.answer_log_at = self.deadline;
         self.deadline = Some(now + answer);
     }
 
@@ -165,20 +165,20 @@ impl<T: Transport> Connection<T> {
     pub(crate) fn await_rest(&mut self, now: Duration, timeout: Duration) {
         if !self.answering {
             self.answering = true;
-            self.tell = None;
+            self.answer_log_at = None;
             self.deadline = self.deadline.map(|deadline| deadline.min(now + timeout));
         }
     }
 
     /// The peer that was waited for was not there: the time to connect went on.
     pub(crate) fn never_asked(&mut self, now: Duration) {
-        let end = self.tell.unwrap_or(now);
+        let end = self.answer_log_at.unwrap_or(now);
         self.left = Some(end.saturating_sub(now));
     }
 
     /// The attempt failed before its time was over: the rest of the time to connect goes on.
     pub(crate) fn await_nothing(&mut self, now: Duration) {
-        self.tell = None;
+        self.answer_log_at = None;
         if let Some(left) = self.left.take() {
             self.deadline = self.deadline.map(|_| now + left);
         }
