@@ -89,10 +89,10 @@ pub(crate) enum RingCopy {
 pub(crate) struct CopyChoice {
     mode: CopyMode,
     /// Copies from the ring, and to it.
-    ring_reads: Fresh,
-    ring_writes: Fresh,
+    ring_reads: RecentCost,
+    ring_writes: RecentCost,
     /// From the end of one copy from the ring to the end of the next that came right behind it.
-    ring_periods: Fresh,
+    ring_periods: RecentCost,
     /// When a copy from the ring ended, if the next one is timed too.
     last_read: Option<Duration>,
     /// By class of length.
@@ -139,27 +139,28 @@ impl Cost {
     }
 }
 
-/// A cost that counts while it is measured among others.
+/// A cost that is known as long as it was measured lately: among the last [`OTHERS_UNTIL_STALE`] measurements of
+/// another kind.
 #[derive(Clone, Copy, Debug, Default)]
-struct Fresh {
+struct RecentCost {
     cost: Cost,
-    /// Measurements of others until it is stale.
-    left: u8,
+    /// Measurements of another kind until it is stale.
+    others_left: u8,
 }
 
-impl Fresh {
+impl RecentCost {
     fn note(&mut self, len: u64, elapsed: Duration) {
         self.cost.note(len, elapsed);
-        self.left = OTHERS_UNTIL_STALE;
+        self.others_left = OTHERS_UNTIL_STALE;
     }
 
     /// Another kind was measured.
-    fn other_noted(&mut self) {
-        self.left = self.left.saturating_sub(1);
+    fn note_other(&mut self) {
+        self.others_left = self.others_left.saturating_sub(1);
     }
 
     fn known(&self) -> Option<u32> {
-        self.cost.known().filter(|_| self.left > 0)
+        self.cost.known().filter(|_| self.others_left > 0)
     }
 }
 
@@ -177,9 +178,9 @@ impl CopyChoice {
         };
         Self {
             mode,
-            ring_reads: Fresh::default(),
-            ring_writes: Fresh::default(),
-            ring_periods: Fresh::default(),
+            ring_reads: RecentCost::default(),
+            ring_writes: RecentCost::default(),
+            ring_periods: RecentCost::default(),
             last_read: None,
             attach: [Cost::default(); CLASSES],
             ways: [way; CLASSES],
@@ -201,14 +202,14 @@ impl CopyChoice {
     /// would change the way again and again.
     fn way(&self, class: usize) -> Way {
         let trial = self::class(MAX_TRIAL_BYTES);
-        match class > trial && self.is_judged(trial) {
+        match class > trial && self.knows_both(trial) {
             true => self.ways[trial],
             false => self.ways[class],
         }
     }
 
     /// Whether both ways of a class are known.
-    fn is_judged(&self, class: usize) -> bool {
+    fn knows_both(&self, class: usize) -> bool {
         self.ring_cost().is_some() && self.attach[class].known().is_some()
     }
 
@@ -285,17 +286,17 @@ impl CopyChoice {
         match what {
             RingCopy::Write => {
                 self.ring_writes.note(len, elapsed);
-                self.ring_reads.other_noted();
+                self.ring_reads.note_other();
             }
             RingCopy::Read => {
                 self.ring_reads.note(len, elapsed);
-                self.ring_writes.other_noted();
+                self.ring_writes.note_other();
                 match self.last_read.take() {
                     None => self.last_read = Some(ended),
                     Some(last) if began.saturating_sub(last) <= MAX_GAP_COPIES * elapsed => {
                         self.ring_periods.note(len, ended.saturating_sub(last));
                     }
-                    Some(_) => self.ring_periods.other_noted(),
+                    Some(_) => self.ring_periods.note_other(),
                 }
             }
         }
@@ -344,7 +345,7 @@ impl CopyChoice {
         }
         // What is shorter than was ever copied is not asked for.
         let wanted = |at: &usize| {
-            self.way(*at) == Way::Attach && (self.is_judged(*at) || *at >= class(1 << FIRST_LIMIT))
+            self.way(*at) == Way::Attach && (self.knows_both(*at) || *at >= class(1 << FIRST_LIMIT))
         };
         let limit = match (0..CLASSES).find(wanted) {
             Some(first) => MIN_EXPONENT as u8 + first as u8,
