@@ -342,7 +342,8 @@ impl Attach {
     /// Attach does not work with this peer.
     #[cold]
     fn refuse(&mut self, peer: Target<'_>, why: &str) {
-        self.trial = self.log_refusal(peer, why);
+        self.trial = Trial::Failed;
+        self.log_refusal(peer, why);
         self.choice.give_up_attach();
     }
 
@@ -376,7 +377,7 @@ impl Attach {
     }
 
     #[cold]
-    fn log_refusal(&self, peer: Target<'_>, why: &str) -> Trial {
+    fn log_refusal(&self, peer: Target<'_>, why: &str) {
         if self.copies.note_refusal() {
             let level = match self.choice.is_attach_demanded() {
                 true => Level::Warn,
@@ -392,7 +393,6 @@ impl Attach {
                 peer.name
             );
         }
-        Trial::Failed
     }
 
     /// Whether the peer was seen polling a moment ago: the caller then uses the ring.
