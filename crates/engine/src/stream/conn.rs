@@ -12,7 +12,7 @@ use crate::matching::Envelope;
 use crate::ring::Ring;
 use crate::stream::arriving::{Arriving, Incoming, RxState, Target};
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
-use crate::stream::indices::{Packets, Table};
+use crate::stream::indices::{IndexTable, Packets};
 use crate::stream::request::{Deferred, Posted, TxDone, TxInfo, Wait};
 
 /// Most bytes of a peer's name kept with a connection: its whole address.
@@ -129,7 +129,7 @@ pub struct Conn<B> {
     pub(super) sent: u64,
     pub(super) dones: Ring<TxDone>,
     pub(super) acks: Ring<TxInfo>,
-    pub(super) rts: Table<RtsEntry<B>>,
+    pub(super) rts: IndexTable<RtsEntry<B>>,
     /// Reads whose response has not come whole, in order.
     pub(super) reads: Ring<ReadEntry<B>>,
     /// Responses to the peer's reads that have not left whole.
@@ -144,7 +144,7 @@ pub struct Conn<B> {
     pub(super) header_have: u8,
     pub(super) rx: RxState,
     pub(super) envelope: Envelope,
-    pub(super) cts: Table<CtsEntry>,
+    pub(super) cts: IndexTable<CtsEntry>,
     /// The write that is arriving.
     pub(super) write: Arriving<B>,
     /// The payload of a member of a group that is arriving.
@@ -183,7 +183,7 @@ impl<B: Buffer> Conn<B> {
             sent: 0,
             dones: Ring::new(),
             acks: Ring::new(),
-            rts: Table::new(),
+            rts: IndexTable::new(),
             reads: Ring::new(),
             owed: 0,
             fetched: 0,
@@ -200,7 +200,7 @@ impl<B: Buffer> Conn<B> {
                 len: 0,
                 ack: false,
             },
-            cts: Table::new(),
+            cts: IndexTable::new(),
             write: Arriving::NOTHING,
             incoming: Incoming::NOTHING,
             kept: 0,

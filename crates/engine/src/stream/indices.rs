@@ -25,7 +25,7 @@ pub(super) struct Packets {
     /// How the peer reads what is announced.
     pub(super) announced: ReadBy,
     /// The messages of which a packet has come and payload is still to come, under indices of this side.
-    pub(super) expected: Table<Expected>,
+    pub(super) expected: IndexTable<Expected>,
     /// Those of them that come in segments.
     pub(super) segmented: Vec<u16>,
     /// The segment that is arriving.
@@ -107,7 +107,7 @@ impl Packets {
             parts,
             parting: PartState::Staying,
             answered: 0,
-            expected: Table::new(),
+            expected: IndexTable::new(),
             segmented: Vec::new(),
             segment: None,
             served: None,
@@ -118,14 +118,14 @@ impl Packets {
 /// Entries under the indices of a rendezvous: numbers of two bytes, the low one of which is not 0.
 /// Those without the high one come first. Takes memory up to the highest that was ever used.
 #[derive(Debug)]
-pub(super) struct Table<T> {
+pub(super) struct IndexTable<T> {
     entries: Vec<Option<T>>,
     /// Places that may be free, among others that are not any more.
     free: Vec<u16>,
     used: u32,
 }
 
-impl<T> Table<T> {
+impl<T> IndexTable<T> {
     /// How many indices of one byte there are.
     const ONE_BYTE_INDICES: u32 = 255;
 
@@ -144,7 +144,8 @@ impl<T> Table<T> {
         self.used == 0
     }
 
-    const fn most(wide: bool) -> u32 {
+    /// How many entries there may be at once.
+    const fn limit(wide: bool) -> u32 {
         if wide {
             Self::INDICES
         } else {
@@ -154,7 +155,7 @@ impl<T> Table<T> {
 
     /// Whether another entry finds an index, of two bytes if they are `wide`.
     pub(super) const fn has_room(&self, wide: bool) -> bool {
-        self.used < Self::most(wide)
+        self.used < Self::limit(wide)
     }
 
     const fn index(place: u16) -> u16 {
@@ -170,7 +171,7 @@ impl<T> Table<T> {
     }
 
     /// Puts an entry under an index that is free again, or the least that was never used;
-    /// [`Errno::EAGAIN`] where [`Table::has_room`] says no.
+    /// [`Errno::EAGAIN`] where [`IndexTable::has_room`] says no.
     pub(super) fn insert(&mut self, entry: T, wide: bool) -> Result<u16> {
         let Self { entries, free, .. } = self;
         let is_free = |place: &u16| matches!(entries.get(usize::from(*place)), Some(None));
@@ -179,7 +180,7 @@ impl<T> Table<T> {
             Some(place) => place,
             None => u16::try_from(entries.len()).map_err(|_| Errno::EAGAIN)?,
         };
-        if u32::from(place) >= Self::most(wide) {
+        if u32::from(place) >= Self::limit(wide) {
             return Err(Errno::EAGAIN);
         }
         let index = Self::index(place);
