@@ -12,7 +12,8 @@ use crate::matching::Envelope;
 use crate::ring::Ring;
 use crate::stream::arriving::{Arriving, Incoming, RxState, Target};
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
-use crate::stream::indices::{IndexTable, Packets};
+use crate::stream::indices::IndexTable;
+use crate::stream::packet_state::Packets;
 use crate::stream::request::{Deferred, Posted, TxDone, TxInfo, Wait};
 
 /// Most bytes of a peer's name kept with a connection: its whole address.

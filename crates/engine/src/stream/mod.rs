@@ -36,6 +36,7 @@ mod indices;
 mod output;
 mod owned;
 mod packet_atomics;
+mod packet_state;
 mod packets;
 mod parting;
 pub mod rdm;
@@ -61,8 +62,8 @@ pub use conn::{CONTROLS_AT_ONCE, Chunk, Conn, ConnConfig, LONG_PAYLOAD_BYTES, PE
 pub use engine::{Engine, EpConfig, Limits};
 pub use fast_send::SmallMessage;
 pub use get::{Get, GetPlace};
-pub use indices::ReadBy;
 pub use owned::Arrival;
+pub use packet_state::ReadBy;
 pub use records::{Output, Refusal, Work};
 pub use recv::{CopyOut, RecvFlags};
 pub use request::{

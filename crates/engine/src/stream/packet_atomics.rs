@@ -18,7 +18,7 @@ use crate::stream::atomic::op_of;
 use crate::stream::awaited::{RtsEntry, Until};
 use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
-use crate::stream::indices::{Packets, Served};
+use crate::stream::packet_state::{Packets, Served};
 use crate::stream::records::Response;
 use crate::stream::request::{Atomic, NO_REGIONS, RmaKind};
 

@@ -16,7 +16,7 @@ use crate::stream::arriving::Target;
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
 use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
-use crate::stream::indices::{Expected, ReadBy};
+use crate::stream::packet_state::{Expected, ReadBy};
 use crate::stream::records::Origin;
 use crate::stream::request::{Send, SendPlan, TxDone};
 use crate::{Buffer, Iov, Reached};

@@ -13,7 +13,7 @@ use crate::Buffer;
 use crate::id::ConnId;
 use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
-use crate::stream::indices::{Packets, PartState};
+use crate::stream::packet_state::{Packets, PartState};
 use crate::stream::records::Output;
 
 impl<B: Buffer> Conn<B> {

@@ -12,7 +12,7 @@ use crate::ring::try_push;
 use crate::stream::arriving::{RxState, Target};
 use crate::stream::awaited::CtsEntry;
 use crate::stream::engine::Engine;
-use crate::stream::indices::{ArrivingSegment, Expected, Packets, Received};
+use crate::stream::packet_state::{ArrivingSegment, Expected, Packets, Received};
 
 /// How many messages of one connection may be there in part. Senders of the C library send one after
 /// the other.

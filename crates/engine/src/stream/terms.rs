@@ -6,7 +6,7 @@ use ripstop_wire::xnet::cm::Extensions;
 use crate::Buffer;
 use crate::id::ConnId;
 use crate::stream::engine::Engine;
-use crate::stream::indices::{Packets, ReadBy};
+use crate::stream::packet_state::{Packets, ReadBy};
 
 /// As [`Limits::eager_max`](super::Limits::eager_max), for peers that are not of this library, if that is less: a receiver
 /// of the C library that looks (`FI_PEEK`) while a longer one arrives may find a bad address.
