@@ -218,7 +218,7 @@ impl Member {
             let count = self.engine.transmit(self.conn, &mut chunks);
             let len = |chunk: &Chunk<Mem>| match chunk {
                 Chunk::Control(bytes, skip) => bytes.len() - usize::from(*skip),
-                Chunk::TxBuffer(len) | Chunk::User(_, _, len) | Chunk::Kept(_, _, len) => *len,
+                Chunk::TxBuffer(len) | Chunk::User { len, .. } | Chunk::Slot { len, .. } => *len,
             };
             let whole: usize = chunks[..count].iter().map(len).sum();
             if whole == 0 {

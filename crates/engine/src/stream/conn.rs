@@ -79,10 +79,24 @@ pub enum Chunk<B> {
     Control([u8; BASE_LEN], u8),
     /// This many bytes from the front of the transmit buffer, behind earlier such chunks.
     TxBuffer(usize),
-    /// Bytes of user memory: buffer, offset, length.
-    User(B, usize, usize),
-    /// Bytes of a slot: which, offset, length.
-    Kept(SlotId, usize, usize),
+    /// Bytes of user memory.
+    User {
+        /// The buffer.
+        buffer: B,
+        /// Where in it they start.
+        at: usize,
+        /// How many there are.
+        len: usize,
+    },
+    /// Bytes of a slot.
+    Slot {
+        /// Which one.
+        slot: SlotId,
+        /// Where in it they start.
+        at: usize,
+        /// How many there are.
+        len: usize,
+    },
 }
 
 /// A connection's state; see [`Engine`](super::Engine) for its operations.

@@ -212,9 +212,17 @@ impl<B: Buffer> Conn<B> {
             let left = segment.len.saturating_sub(skip) as usize;
             let chunk = match segment.source {
                 Source::TxBuffer | Source::Sealed => Chunk::TxBuffer(left),
-                Source::User(buffer) => Chunk::User(buffer, skip as usize, left),
+                Source::User(buffer) => Chunk::User {
+                    buffer,
+                    at: skip as usize,
+                    len: left,
+                },
                 Source::Header(bytes) => Chunk::Control(bytes, BASE_LEN.saturating_sub(left) as u8),
-                Source::Slot(slot, at) => Chunk::Kept(slot, at.saturating_add(skip) as usize, left),
+                Source::Slot(slot, at) => Chunk::Slot {
+                    slot,
+                    at: at.saturating_add(skip) as usize,
+                    len: left,
+                },
             };
             if !put(chunk) {
                 break;

@@ -160,14 +160,11 @@ pub(crate) fn write(
                 buffered = later;
                 IoVec::from_slice(now)
             }
-            Chunk::Kept(slot, skip, len) => IoVec::from_slice(
-                slots
-                    .get(*slot)
-                    .get(*skip..*skip + *len)
-                    .unwrap_or_default(),
-            ),
-            Chunk::User(buffer, skip, len) => {
-                IoVec::from_user(buffer.slice(*skip, *len).unwrap_or(UserBuf::EMPTY))
+            Chunk::Slot { slot, at, len } => {
+                IoVec::from_slice(slots.get(*slot).get(*at..*at + *len).unwrap_or_default())
+            }
+            Chunk::User { buffer, at, len } => {
+                IoVec::from_user(buffer.slice(*at, *len).unwrap_or(UserBuf::EMPTY))
             }
         };
     }

@@ -237,8 +237,8 @@ impl Fixture {
             .map(|chunk| match chunk {
                 Chunk::Control(bytes, skip) => ('c', bytes.len() - usize::from(*skip)),
                 Chunk::TxBuffer(len) => ('s', *len),
-                Chunk::User(_, _, len) => ('u', *len),
-                Chunk::Kept(_, _, len) => ('k', *len),
+                Chunk::User { len, .. } => ('u', *len),
+                Chunk::Slot { len, .. } => ('k', *len),
             })
             .collect()
     }

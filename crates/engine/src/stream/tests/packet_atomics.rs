@@ -16,7 +16,7 @@ fn last_packet(f: &Fixture) -> (Body, Option<u64>) {
     for chunk in &chunks[..count] {
         match chunk {
             Chunk::Control(header, skip) => bytes.extend(&header[usize::from(*skip)..]),
-            Chunk::Kept(_, 0, len) => slot = Some(*len as u64),
+            Chunk::Slot { at: 0, len, .. } => slot = Some(*len as u64),
             other => panic!("{other:?}"),
         }
     }
