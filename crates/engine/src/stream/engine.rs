@@ -459,7 +459,7 @@ impl<B: Buffer> Engine<B> {
             Output::Conn(other)
             | Output::Get(other, _)
             | Output::Joint(other)
-            | Output::Parted(other, _) => other != id,
+            | Output::Parted { conn: other, .. } => other != id,
             Output::Coll => true,
         });
         self.broken.retain(|(other, _)| *other != id);

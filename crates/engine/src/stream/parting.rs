@@ -127,12 +127,18 @@ impl<B: Buffer> Engine<B> {
                 });
                 self.mark_output(conn_id);
                 if state == PartState::Staying {
-                    self.output_push(Output::Parted(conn_id, false))?;
+                    self.output_push(Output::Parted {
+                        conn: conn_id,
+                        closes: false,
+                    })?;
                 }
             }
             (Parting::Agree, PartState::Asked | PartState::Crossed) => {
                 conn.set_parting(PartState::Agreed);
-                self.output_push(Output::Parted(conn_id, true))?;
+                self.output_push(Output::Parted {
+                    conn: conn_id,
+                    closes: true,
+                })?;
             }
             (Parting::Stay, PartState::Asked) => {
                 conn.set_parting(PartState::Staying);

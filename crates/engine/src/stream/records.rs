@@ -48,8 +48,13 @@ pub enum Output {
     /// [`Engine::tell_joint`](super::Engine::tell_joint).
     Joint(ConnId),
     /// A connection ends by agreement: nothing is under way on it, and what waits for it goes by another one
-    /// ([`Engine::move_deferred`](super::Engine::move_deferred)) once it is closed. Whether this side closes it.
-    Parted(ConnId, bool),
+    /// ([`Engine::move_deferred`](super::Engine::move_deferred)) once it is closed.
+    Parted {
+        /// The connection.
+        conn: ConnId,
+        /// Whether this side is to close it; otherwise the peer does.
+        closes: bool,
+    },
     /// Members of groups: [`Engine::coll_next`](super::Engine::coll_next) says what.
     Coll,
 }

@@ -41,7 +41,7 @@ impl<T: Transport> State<T> {
                 Output::Conn(id) => self.flush(id),
                 Output::Get(id, index) => self.get_payloads(id, index),
                 Output::Joint(id) => self.copy_jointly(id),
-                Output::Parted(id, closes) => self.parted(id, closes),
+                Output::Parted { conn, closes } => self.parted(conn, closes),
             }
         }
         while let Some(slot) = self.engine.pop_freed() {

@@ -63,7 +63,7 @@ impl Fixture {
         let conn = self.conn;
         let mut outputs = core::iter::from_fn(|| self.engine.pop_output());
         outputs.find_map(|output| match output {
-            Output::Parted(id, closes) if id == conn => Some(closes),
+            Output::Parted { conn: id, closes } if id == conn => Some(closes),
             _ => None,
         })
     }
