@@ -15,7 +15,7 @@ use crate::addr::{Addr as _, Own, Peers as _};
 use crate::conn::events;
 use crate::state::{GroupState, State};
 use crate::transport::Transport;
-use crate::tx::send::Copied;
+use crate::tx::send::CopiedPayload;
 
 /// Set in the addresses of groups; those of peers and sets have it clear.
 const GROUP_MARK: u64 = 1 << 63;
@@ -219,9 +219,13 @@ impl<T: Transport> State<T> {
         };
         let header = header.get(..buffered.header_len).unwrap_or_default();
         let payload = match (buffered.inline, send.kept) {
-            (false, _) => Copied::NOTHING,
-            (true, Some((slot, at))) => Copied::Slot(slot, at, send.len()),
-            (true, None) => Copied::User([send.iov.segments(), &[]]),
+            (false, _) => CopiedPayload::NOTHING,
+            (true, Some((slot, at))) => CopiedPayload::Slot {
+                slot,
+                at,
+                len: send.len(),
+            },
+            (true, None) => CopiedPayload::User([send.iov.segments(), &[]]),
         };
         if let Err(error) = self.stage(id, header, &payload) {
             // It is queued: the end of the connection tells the operation.

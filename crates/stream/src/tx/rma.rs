@@ -15,7 +15,7 @@ use crate::state::fast_path::SLOW_FLAGS;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::registering::Registering as _;
 use crate::transport::{InPlaceOf, RegisteringOf, Transport};
-use crate::tx::send::Copied;
+use crate::tx::send::CopiedPayload;
 
 impl<T: Transport> State<T> {
     /// Posts a write of one buffer to one segment, without flags of its own. The frequent case is a
@@ -299,8 +299,8 @@ impl<T: Transport> State<T> {
             RmaPlan::Defer { slot } => return self.defer(id, payload, slot),
         };
         let copied = match buffered.inline {
-            true => Copied::User(payload.map(|iov| iov.segments())),
-            false => Copied::NOTHING,
+            true => CopiedPayload::User(payload.map(|iov| iov.segments())),
+            false => CopiedPayload::NOTHING,
         };
         let header = header.get(..buffered.header_len).unwrap_or_default();
         if let Err(error) = self.stage(id, header, &copied) {

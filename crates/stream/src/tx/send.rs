@@ -238,8 +238,8 @@ impl<T: Transport> State<T> {
         }
         let header = header.get(..len).unwrap_or_default();
         let payload = match inline {
-            true => Copied::User([send.iov.segments(), &[]]),
-            false => Copied::NOTHING,
+            true => CopiedPayload::User([send.iov.segments(), &[]]),
+            false => CopiedPayload::NOTHING,
         };
         if let Err(error) = self.stage(id, header, &payload) {
             self.lost(id, error);
@@ -322,10 +322,14 @@ impl<T: Transport> State<T> {
         } = replayed;
         let posted = &deferred.posted;
         let payload = match (posted.kept(), deferred.slot) {
-            _ if !inline => Copied::NOTHING,
-            (Some((slot, at, len)), _) => Copied::Slot(slot, at, len),
-            (None, Some(slot)) => Copied::Slot(slot, 0, self.slots.get(slot).len() as u64),
-            (None, None) => Copied::User([posted.iov().segments(), posted.more()]),
+            _ if !inline => CopiedPayload::NOTHING,
+            (Some((slot, at, len)), _) => CopiedPayload::Slot { slot, at, len },
+            (None, Some(slot)) => CopiedPayload::Slot {
+                slot,
+                at: 0,
+                len: self.slots.get(slot).len() as u64,
+            },
+            (None, None) => CopiedPayload::User([posted.iov().segments(), posted.more()]),
         };
         if let Err(error) = self.name_memory(id, &mut header) {
             self.lost(id, error);
@@ -372,7 +376,12 @@ impl<T: Transport> State<T> {
     }
 
     /// Puts a header into the transmit buffer of a connection, and the payload that is copied behind it.
-    pub(crate) fn stage(&mut self, id: ConnId, header: &[u8], payload: &Copied<'_>) -> Result<()> {
+    pub(crate) fn stage(
+        &mut self,
+        id: ConnId,
+        header: &[u8],
+        payload: &CopiedPayload<'_>,
+    ) -> Result<()> {
         let Self {
             connections, slots, ..
         } = self;
@@ -381,7 +390,7 @@ impl<T: Transport> State<T> {
         };
         let buffer = &mut connection.tx_buffer;
         match *payload {
-            Copied::User(parts) => {
+            CopiedPayload::User(parts) => {
                 let len: usize = parts.iter().copied().flatten().map(|buf| buf.len()).sum();
                 buffer.reserve(header.len() + len)?;
                 buffer.push(header);
@@ -389,7 +398,7 @@ impl<T: Transport> State<T> {
                     buffer.push_user(part);
                 }
             }
-            Copied::Slot(slot, at, len) => {
+            CopiedPayload::Slot { slot, at, len } => {
                 let (at, len) = (at as usize, len as usize);
                 let bytes = match len {
                     0 => &[],
@@ -414,14 +423,21 @@ pub(crate) const fn tag_of(kind: SendKind) -> Option<u64> {
 }
 
 /// The part of a payload that is copied into the transmit buffer.
-pub(crate) enum Copied<'a> {
+pub(crate) enum CopiedPayload<'a> {
     /// These buffers, all of the first part before the second.
     User([&'a [UserBuf]; 2]),
-    /// Of a slot, so many bytes (the last number) from an offset on.
-    Slot(SlotId, u64, u64),
+    /// Bytes of a slot.
+    Slot {
+        /// Which one.
+        slot: SlotId,
+        /// Where in it they start.
+        at: u64,
+        /// How many there are.
+        len: u64,
+    },
 }
 
-impl Copied<'_> {
+impl CopiedPayload<'_> {
     /// Nothing: the payload is written from where it is, or there is none.
     pub(crate) const NOTHING: Self = Self::User([&[], &[]]);
 }
