@@ -45,6 +45,7 @@ mod recv;
 mod request;
 mod rma;
 mod rx;
+mod rx_want;
 mod segments;
 mod target;
 mod terms;
@@ -71,7 +72,8 @@ pub use request::{
     SendPlan,
 };
 pub use rma::{Appended, RmaPlan};
-pub use rx::{RxWant, Whole};
+pub use rx::Whole;
+pub use rx_want::RxWant;
 pub use terms::{PacketTerms, Terms};
 pub use tx::Replayed;
 pub use watch::{Announced, LongMessages, Pending, Queued, Waiting};
