@@ -189,7 +189,7 @@ impl ProviderInfo for RxmTcpProvider {
         let params = &self.params;
         let mut answer = answer(NAME, &params.tcp, &params.shared, request, [&self.offer()]);
         let infos = answer.infos.iter_mut();
-        infos.for_each(|info| params.rxm.apply(info));
+        infos.for_each(|info| params.rxm.apply(info, request.hints));
         answer
     }
 }

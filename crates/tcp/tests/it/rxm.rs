@@ -2,15 +2,16 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::common;
 use crate::freed::unpark;
 use crate::pair::{self, End, PATIENCE, open};
 use ripstop_core::Info;
 use ripstop_core::provider::{CompletionQueue, Domain, Endpoint, Fabric as _, RecvKind, SendKind};
 use ripstop_mem::Parked;
 use ripstop_tcp::{RxmTcp, RxmTcpProvider};
-use ripstop_types::{Errno, FiAddr, Flags, Threading};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::cm::{Answer, EAGER_MAX, FlowControl, Number, Reason, Request};
 use ripstop_wire::xnet::cm::Kind;
@@ -188,6 +189,60 @@ fn who_cannot_be_understood_is_refused() {
     let (_, kind, why) = a.dialled(&request(1, EAGER_MAX));
     assert_eq!(kind, Kind::Reject);
     assert_eq!(Reason::parse(&why), Ok(Reason::Connected));
+}
+
+/// A message from one domain to another that does nothing for a while: whether it is sent meanwhile, for which the other has
+/// to accept a connection. Hints with this progress are answered with `answered`.
+fn arrives_meanwhile(asked: Progress, answered: Progress) -> bool {
+    let provider = RxmTcpProvider::new();
+    let caps = Flags::MSG | Flags::TAGGED;
+    let hints = common::hints(EpType::Rdm, caps, Threading::Safe, asked);
+    let (info, fabric) = common::fabric(&provider, &hints);
+    let found = (info.domain.progress, info.domain.control_progress);
+    assert_eq!(found, (answered, answered));
+    let [near, far] = [(); 2].map(|()| fabric.safe_domain(&info).unwrap());
+    let (mut a, mut b) = (open(&near, &info), open(&far, &info));
+    a.meet(&mut b);
+    let (from, into) = (Parked::park(payload(100)), Parked::park(vec![0; 100]));
+    b.ep.recv(RecvKind::Msg, &[into.buf()], FiAddr::UNSPEC, 2, None)
+        .unwrap();
+    a.ep.send(SendKind::Msg, &[from.buf()], None, a.peer, 1, None)
+        .unwrap();
+    // A thread of the library needs 1 ms before it begins, and more where the machine is busy; where there is none,
+    // no time is enough.
+    let patience = match answered {
+        Progress::Auto => PATIENCE,
+        _ => Duration::from_millis(200),
+    };
+    let end = Instant::now() + patience;
+    let mut has_come = false;
+    while !has_come && Instant::now() < end {
+        // Sent is what the other side has accepted a connection for.
+        has_come = a.cq.read(1, |_| ()).is_ok();
+    }
+    if !has_come {
+        drive_until(&b, || a.cq.read(1, |_| ()).is_ok());
+    }
+    assert_eq!(b.next().context, 2);
+    assert_eq!(unpark(into), payload(100));
+    has_come
+}
+
+/// Makes progress at one end until this is so.
+fn drive_until<D: Domain>(end: &End<D>, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    // Nothing is taken.
+    while !is_so() {
+        assert!(Instant::now() < until, "nothing comes of progress");
+        let _ = end.cq.read(0, |_| ());
+    }
+}
+
+#[test]
+fn a_domain_has_a_thread_where_the_program_asks_for_that() {
+    assert!(!arrives_meanwhile(Progress::Unspec, Progress::Manual));
+    assert!(!arrives_meanwhile(Progress::Manual, Progress::Manual));
+    assert!(arrives_meanwhile(Progress::Auto, Progress::Auto));
 }
 
 /// C libfabric 1.17 sends short tagged messages over tcp without a packet.

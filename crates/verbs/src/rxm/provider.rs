@@ -84,7 +84,7 @@ impl ProviderInfo for RxmVerbsProvider {
         let mut answer = answer::of_devices(&devices, request, |device| self.offer(device));
         for info in &mut answer.infos {
             apply_defaults(info, (*self.params).as_ref(), request.hints);
-            self.params.rxm.apply(info);
+            self.params.rxm.apply(info, request.hints);
         }
         answer
     }

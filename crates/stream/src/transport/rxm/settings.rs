@@ -2,7 +2,7 @@
 //! C libfabric's.
 
 use ripstop_core::param::{ParamType, Unused};
-use ripstop_core::{Info, params};
+use ripstop_core::{Hints, Info, params};
 use ripstop_types::{Progress, Threading};
 use ripstop_wire::rxm::cm::EAGER_MAX;
 use ripstop_wire::rxm::{ATOMIC_LEN, BASE_LEN, MAX_PACKET_HEADER, MAX_UNIT_HEADER};
@@ -195,13 +195,27 @@ impl Settings {
         }
     }
 
-    /// Changes an answer of `fi_getinfo` as the user wants it.
-    pub const fn apply(&self, info: &mut Info) {
+    /// Changes an answer of `fi_getinfo` to a program with these hints: it makes progress itself unless it has asked
+    /// for automatic progress, or the user wants that.
+    pub fn apply(&self, info: &mut Info, hints: Option<&Hints>) {
+        let domain = &mut info.domain;
         if self.always_auto {
-            info.domain.progress = Progress::Auto;
-            info.domain.threading = Threading::Safe;
+            domain.progress = Progress::Auto;
+            domain.control_progress = Progress::Auto;
+            domain.threading = Threading::Safe;
+        } else if !hints.is_some_and(asks_progress) {
+            domain.progress = Progress::Manual;
+            domain.control_progress = Progress::Manual;
         }
     }
+}
+
+/// Whether a program says who is to make progress. Programs of version 1 of the interface say it for control operations
+/// in a field of its own, which does not count beside that for all operations.
+fn asks_progress(hints: &Hints) -> bool {
+    hints.domain.as_ref().is_some_and(|domain| {
+        domain.progress != Progress::Unspec || domain.control_progress == Progress::Auto
+    })
 }
 
 fn eager(bytes: usize) -> u32 {
@@ -216,6 +230,8 @@ fn entries(count: usize) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use ripstop_core::DomainAttr;
+
     use super::*;
 
     #[test]
@@ -227,6 +243,57 @@ mod tests {
             (entries(1), entries(256), entries(1 << 20)),
             (2, 256, 65534)
         );
+    }
+
+    #[test]
+    fn who_makes_progress() {
+        use Progress::{Auto, ControlUnified, Manual, Unspec};
+
+        let mut settings = Settings::read();
+        settings.always_auto = false;
+        let answer = |settings: &Settings, hints: Option<&Hints>| {
+            let mut info = Info::default();
+            // As hints are answered before.
+            let asked = hints.and_then(|hints| hints.domain.as_ref());
+            let asked = asked.map_or(Unspec, |domain| domain.progress);
+            let progress = if asked == Unspec { Auto } else { asked };
+            info.domain.progress = progress;
+            info.domain.control_progress = progress;
+            settings.apply(&mut info, hints);
+            (info.domain.progress, info.domain.control_progress)
+        };
+        assert_eq!(answer(&settings, None), (Manual, Manual));
+        assert_eq!(answer(&settings, Some(&Hints::default())), (Manual, Manual));
+        let asks = |progress, control_progress| Hints {
+            domain: Some(DomainAttr {
+                progress,
+                control_progress,
+                ..DomainAttr::default()
+            }),
+            ..Hints::default()
+        };
+        for (progress, control, found) in [
+            (Unspec, Unspec, Manual),
+            (Unspec, Manual, Manual),
+            (Unspec, ControlUnified, Manual),
+            (Unspec, Auto, Auto),
+            (Manual, Auto, Manual),
+            (Manual, Manual, Manual),
+            (Auto, Unspec, Auto),
+            (Auto, Auto, Auto),
+            (ControlUnified, Unspec, ControlUnified),
+        ] {
+            let hints = asks(progress, control);
+            assert_eq!(
+                answer(&settings, Some(&hints)),
+                (found, found),
+                "{progress:?} {control:?}"
+            );
+        }
+        settings.always_auto = true;
+        assert_eq!(answer(&settings, None), (Auto, Auto));
+        let hints = asks(Manual, Manual);
+        assert_eq!(answer(&settings, Some(&hints)), (Auto, Auto));
     }
 
     #[test]
