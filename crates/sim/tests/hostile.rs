@@ -12,7 +12,10 @@ use ripstop_sim::network::End;
 use ripstop_sim::{Entry, Memory, Net, Node, NodeConfig, Timing};
 use ripstop_types::{FiAddr, Flags};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::base::{BaseFlags, Header, MAX_HEADER, Op, RmaIov, RmaIovs};
+use ripstop_wire::rxm::{
+    Body, MAX_UNIT_HEADER, Message, Packet, Part, Parting, Segment, Unit, emit_packet,
+};
+use ripstop_wire::xnet::base::{self, BaseFlags, Header, MAX_HEADER, Op, RmaIov, RmaIovs};
 use ripstop_wire::xnet::cm::{self, Kind};
 use ripstop_wire::xnet::rdm::Greeting;
 
@@ -26,6 +29,13 @@ enum Move {
     /// A well-formed header, and this many bytes of payload, which may not be as many as
     /// the header says.
     Header(Header, usize),
+    /// A packet, and this many bytes of payload.
+    Packet(Body, usize),
+    /// A packet that says something of the end of the connection, or nothing that means anything, with any bytes where
+    /// it has no fields.
+    Part(u8, [u8; 8]),
+    /// Another connection in place of the one before, which ends.
+    Connect,
     /// Any bytes.
     Garbage(Vec<u8>),
     /// The victim posts a receive for the foe's tag, of this length, into a multi-receive
@@ -36,7 +46,7 @@ enum Move {
     /// The victim sends to the foe.
     Send(usize, bool),
     /// Things take their course.
-    Run(u8),
+    Run(u16),
 }
 
 fn lengths() -> impl Strategy<Value = u64> {
@@ -113,7 +123,57 @@ fn step() -> impl Strategy<Value = Move> {
         3 => (0..4u64, any::<bool>(), any::<bool>())
             .prop_map(|(tag, claim, discard)| Move::Peek(tag, claim, discard)),
         4 => (0..3000usize, any::<bool>()).prop_map(|(len, ack)| Move::Send(len, ack)),
-        8 => (1..20u8).prop_map(Move::Run)
+        8 => (1..20u16).prop_map(Move::Run)
+    ]
+}
+
+fn body() -> impl Strategy<Value = Body> {
+    let tag = prop::option::weighted(0.8, 0..4u64);
+    let data = prop::option::weighted(0.2, any::<u64>());
+    let message = (tag, data, lengths()).prop_map(|(tag, data, len)| Message { tag, data, len });
+    let part = prop::sample::select(vec![Part::First, Part::Middle, Part::Last]);
+    (message, 0..4u64, 0..8u8, part).prop_map(|(message, id, kind, part)| match kind {
+        0..3 => Body::Eager(message),
+        3 => Body::Segment(
+            message,
+            Segment {
+                id,
+                number: id as u32,
+                part,
+                len: message.len.min(1000) as u16,
+            },
+        ),
+        4 => Body::ReadDone(id),
+        5 => Body::WriteDone(id),
+        6 => Body::Credit(message.len),
+        _ => {
+            let iov = RmaIov {
+                addr: id,
+                len: message.len,
+                key: id,
+            };
+            Body::Rendezvous {
+                message,
+                id,
+                memory: RmaIovs::new(&[iov]).expect("one segment"),
+            }
+        }
+    })
+}
+
+/// What a peer does that speaks in packets and knows of ends of connections.
+fn step_in_packets() -> impl Strategy<Value = Move> {
+    let packet = (body(), prop::bool::weighted(0.9)).prop_map(|(body, right)| {
+        let follows = body.payload_len().min(6000) as usize;
+        Move::Packet(body, if right { follows } else { follows / 2 })
+    });
+    prop_oneof![
+        8 => packet,
+        8 => (1..=3u8, any::<[u8; 8]>()).prop_map(|(said, noise)| Move::Part(said, noise)),
+        1 => any::<(u8, [u8; 8])>().prop_map(|(said, noise)| Move::Part(said, noise)),
+        6 => (50..300u16).prop_map(Move::Run),
+        4 => Just(Move::Connect),
+        8 => step()
     ]
 }
 
@@ -136,7 +196,11 @@ struct Scene {
     /// The foe's end of its stream.
     foe: End,
     order: ByteOrder,
+    /// What it begins a connection with.
+    greeting: Vec<u8>,
     outbox: Vec<u8>,
+    /// What it has read.
+    inbox: Vec<u8>,
     fates: HashMap<usize, Fate>,
     next: usize,
     /// Messages of the friend received by the victim.
@@ -147,6 +211,26 @@ struct Scene {
 impl Scene {
     /// A foe that says it has this order of bytes, and the version of the greeting.
     fn new(seed: u64, order: ByteOrder, version: u8) -> Self {
+        Self::with(seed, order, version, &NodeConfig::new(&[]), 0)
+    }
+
+    /// All speak in packets, and the victim wants no more than one connection.
+    fn in_packets(seed: u64) -> Self {
+        let config = NodeConfig {
+            packets: Some(100),
+            ..NodeConfig::new(&[])
+        };
+        Self::with(seed, ByteOrder::NATIVE, 0, &config, 1)
+    }
+
+    /// Both nodes are as `config` says, and the victim has so many connections at most, 0 for any number.
+    fn with(
+        seed: u64,
+        order: ByteOrder,
+        version: u8,
+        config: &NodeConfig,
+        max_connections: usize,
+    ) -> Self {
         let timing = Timing {
             delay: 10,
             per_byte: 0,
@@ -154,8 +238,13 @@ impl Scene {
             choppy: true,
         };
         let net = Net::enter(timing, seed);
-        let victim = Node::open(&net, VICTIM, 1, &NodeConfig::new(&[FRIEND, FOE])).unwrap();
-        let friend = Node::open(&net, FRIEND, 2, &NodeConfig::new(&[VICTIM])).unwrap();
+        let knows = |known: &[u16], max_connections| NodeConfig {
+            known: known.to_vec(),
+            max_connections,
+            ..config.clone()
+        };
+        let victim = Node::open(&net, VICTIM, 1, &knows(&[FRIEND, FOE], max_connections)).unwrap();
+        let friend = Node::open(&net, FRIEND, 2, &knows(&[VICTIM], 0)).unwrap();
         let foe = net.lock().connect(FOE, VICTIM);
         let greeting = Greeting {
             version,
@@ -175,7 +264,9 @@ impl Scene {
             memory: Memory::default(),
             foe,
             order: ByteOrder::negotiated(order, ByteOrder::NATIVE),
+            greeting: outbox.clone(),
             outbox,
+            inbox: Vec::new(),
             fates: HashMap::new(),
             next: 0,
             received: Vec::new(),
@@ -197,7 +288,9 @@ impl Scene {
         }
         // The foe reads what it gets, but not always.
         if self.rng.bool() {
-            let _ = self.net.lock().read(self.foe, &mut [0; 200]);
+            let mut bytes = [0; 200];
+            let count = self.net.lock().read(self.foe, &mut bytes).unwrap_or(0);
+            self.inbox.extend_from_slice(&bytes[..count]);
         }
         self.note();
         while self.victim.has_ready() || self.friend.has_ready() {
@@ -261,6 +354,21 @@ impl Scene {
                     self.outbox.extend(vec![0x77; *payload]);
                 }
             }
+            Move::Packet(body, payload) => {
+                self.packet(*body, None);
+                self.outbox.extend(vec![0x77; *payload]);
+            }
+            Move::Part(said, noise) => {
+                self.packet(Body::Part(Parting::Ask), Some((*said, *noise)));
+            }
+            Move::Connect => {
+                let mut net = self.net.lock();
+                net.reset(self.foe);
+                self.foe = net.connect(FOE, VICTIM);
+                drop(net);
+                self.outbox.clone_from(&self.greeting);
+                self.inbox.clear();
+            }
             Move::Garbage(bytes) => self.outbox.extend(bytes),
             Move::Recv(tag, len, multi) => self.recv((*tag, FOE), *len, *multi),
             Move::Peek(tag, claim, discard) => self.peek(*tag, *claim, *discard),
@@ -282,6 +390,48 @@ impl Scene {
                 }
             }
         }
+    }
+
+    /// The header of a packet, which says something else where there is `other`, with any bytes in its unused fields.
+    fn packet(&mut self, body: Body, other: Option<(u8, [u8; 8])>) {
+        let mut bytes = [0; MAX_UNIT_HEADER];
+        let packet = Packet { conn: 0, body };
+        let emitted = emit_packet(self.order, BaseFlags::empty(), &packet, &mut bytes);
+        // One that is too long for its length to be said is not sent.
+        let Ok(len) = emitted else { return };
+        if let Some((said, noise)) = other {
+            let packet = &mut bytes[base::BASE_LEN..];
+            packet[34] = said;
+            for unused in [16..24, 24..32, 40..48, 48..56, 56..64] {
+                packet[unused].copy_from_slice(&noise);
+            }
+        }
+        self.outbox.extend(&bytes[..len]);
+    }
+
+    /// What the victim has said to the foe in packets of this connection, whose payload is left out.
+    fn said(&mut self) -> Vec<Body> {
+        for _ in 0..500 {
+            self.round();
+        }
+        let answer = cm::Header::parse(&self.inbox).expect("an answer");
+        assert_eq!(answer.kind, Kind::Response);
+        let mut rest = &self.inbox[cm::HEADER_LEN + usize::from(answer.data_len)..];
+        let mut said = Vec::new();
+        while !rest.is_empty() {
+            let unit = Unit::parse(self.order, rest).expect("a unit");
+            rest = &rest[unit.header_len() + unit.payload_len() as usize..];
+            if let Unit::Packet(packet, _) = unit {
+                said.push(packet.body);
+            }
+        }
+        said
+    }
+
+    /// How the last operation of the victim has ended: successes and failures.
+    fn last(&self) -> (u32, u32) {
+        let fate = &self.fates[&self.next];
+        (fate.successes, fate.failures)
     }
 
     fn recv(&mut self, (tag, src): (u64, u16), len: usize, multi: bool) {
@@ -423,7 +573,10 @@ fn send(node: &Node, to: u16, buf: UserBuf, context: usize, ack: bool) -> bool {
 }
 
 fn play(steps: &[Move], seed: u64, order: ByteOrder, spoil: Option<(usize, u8)>) {
-    let mut scene = Scene::new(seed, order, (seed % 2) as u8);
+    perform_all(Scene::new(seed, order, (seed % 2) as u8), steps, spoil);
+}
+
+fn perform_all(mut scene: Scene, steps: &[Move], spoil: Option<(usize, u8)>) {
     for _ in 0..60 {
         scene.round();
     }
@@ -450,6 +603,85 @@ fn a_send_to_a_peer_that_is_gone_ends_though_its_message_is_unread() {
     play(&[Move::Send(0, true), unread], 0, ByteOrder::Little, None);
 }
 
+const ASK: Move = Move::Part(Parting::Ask as u8, [0xff; 8]);
+const AGREE: Move = Move::Part(Parting::Agree as u8, [0xff; 8]);
+const STAY: Move = Move::Part(Parting::Stay as u8, [0xff; 8]);
+
+/// A tagged message of the foe.
+fn told(tag: u64, len: u64) -> Move {
+    let message = Message {
+        tag: Some(tag),
+        data: None,
+        len,
+    };
+    Move::Packet(Body::Eager(message), len as usize)
+}
+
+/// A foe that asks for the end of its connection, and breaks the rules.
+#[test]
+fn who_asks_for_an_end_twice_has_said_what_it_said() {
+    let mut scene = Scene::in_packets(1);
+    for step in [told(1, 50), ASK] {
+        scene.perform(&step);
+    }
+    assert_eq!(scene.said(), [Body::Part(Parting::Agree)]);
+    // What is posted now waits for the end of the connection; the next question is one too many.
+    scene.perform(&Move::Send(10, false));
+    assert_eq!(scene.last(), (0, 0));
+    scene.perform(&ASK);
+    scene.settle();
+    assert_eq!(scene.last(), (0, 1), "nobody listens there");
+    scene.recv((1, FOE), 100, false);
+    assert_eq!(scene.last(), (1, 0));
+    scene.exchange(0);
+    scene.exchange(1);
+    scene.finish(2);
+}
+
+#[test]
+fn an_end_is_refused_where_operations_are_open() {
+    let mut scene = Scene::in_packets(2);
+    scene.recv((2, FOE), 100, false);
+    scene.perform(&ASK);
+    assert_eq!(scene.said(), [Body::Part(Parting::Stay)]);
+    scene.perform(&ASK);
+    assert_eq!(scene.said(), [Body::Part(Parting::Stay); 2]);
+    scene.perform(&told(2, 50));
+    assert_eq!(scene.said().len(), 2);
+    assert_eq!(scene.last(), (1, 0));
+    // An answer without a question ends the connection, and what waits for the foe.
+    scene.recv((3, FOE), 100, false);
+    scene.perform(&AGREE);
+    scene.settle();
+    assert_eq!(scene.last(), (0, 1));
+    scene.exchange(0);
+    scene.finish(1);
+}
+
+#[test]
+fn a_foe_that_is_asked_may_stay_or_leave() {
+    for (answer, sent) in [
+        (STAY, (1, 0)),
+        (AGREE, (0, 1)),
+        (Move::Part(7, [0; 8]), (0, 1)),
+    ] {
+        let mut scene = Scene::in_packets(3);
+        scene.said();
+        // With the friend's there are two connections, of which the foe's was used before.
+        scene.exchange(0);
+        assert_eq!(scene.said(), [Body::Part(Parting::Ask)]);
+        scene.perform(&Move::Send(10, false));
+        assert_eq!(scene.last(), (0, 0));
+        let at = scene.next;
+        scene.perform(&answer);
+        scene.settle();
+        let fate = &scene.fates[&at];
+        assert_eq!((fate.successes, fate.failures), sent, "{answer:?}");
+        scene.exchange(1);
+        scene.finish(2);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
@@ -461,6 +693,14 @@ proptest! {
     ) {
         let order = if big { ByteOrder::Big } else { ByteOrder::Little };
         play(&steps, seed, order, None);
+    }
+
+    #[test]
+    fn ends_of_connections_that_nobody_has_agreed_on_disturb_nobody(
+        steps in prop::collection::vec(step_in_packets(), 1..60),
+        seed: u64,
+    ) {
+        perform_all(Scene::in_packets(seed), &steps, None);
     }
 
     #[test]
