@@ -81,16 +81,6 @@ fn bad_questions_are_refused() {
     assert_eq!(numeric, Some(-FI_ENODATA));
 }
 
-unsafe extern "C" {
-    fn strdup(s: *const core::ffi::c_char) -> *mut core::ffi::c_char;
-}
-
-/// A string that `fi_freeinfo` will free.
-fn dup(text: &CStr) -> *mut core::ffi::c_char {
-    // SAFETY: a C string.
-    unsafe { strdup(text.as_ptr()) }
-}
-
 #[test]
 fn providers_are_listed() {
     let list = getinfo(NOW, None, None, FI_PROV_ATTR_ONLY, None).unwrap();

@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags};
 const NONE: *mut c_void = ptr::null_mut();
 const AGAIN: isize = -(FI_EAGAIN as isize);
 
-const PROVIDERS: [&CStr; 2] = [c"tcp", c"shm"];
+const PROVIDERS: [&CStr; 3] = [c"tcp", c"shm", c"tcp;ofi_rxm"];
 
 /// Objects that sleep; what yields has no wake-up to lose, and takes part where it is cheap.
 const SLEEPING: [fi_wait_obj; 4] = [
@@ -70,15 +70,16 @@ fn counter(domain: *mut fid_domain, wait_obj: fi_wait_obj) -> *mut fid_cntr {
 }
 
 fn interface(provider: &CStr, progress: fi_progress) -> Info {
-    let tcp = provider == c"tcp";
+    let is_tcp = provider != c"shm";
     let hints = Info::hints();
+    hints.fabric().prov_name = dup(provider);
     hints.ep().type_ = FI_EP_RDM;
     hints.get().caps = FI_MSG | FI_TAGGED | FI_FENCE;
-    hints.get().addr_format = if tcp { FI_SOCKADDR_IN } else { FI_ADDR_STR };
+    hints.get().addr_format = if is_tcp { FI_SOCKADDR_IN } else { FI_ADDR_STR };
     hints.domain().threading = FI_THREAD_SAFE;
     hints.domain().data_progress = progress;
     hints.domain().control_progress = progress;
-    let (node, flags) = if tcp {
+    let (node, flags) = if is_tcp {
         (Some(c"127.0.0.1"), FI_SOURCE)
     } else {
         (None, 0)

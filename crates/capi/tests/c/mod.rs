@@ -20,6 +20,12 @@ unsafe extern "C" {
     fn strdup(text: *const c_char) -> *mut c_char;
 }
 
+/// A string that `fi_freeinfo` frees.
+pub fn dup(text: &CStr) -> *mut c_char {
+    // SAFETY: a C string.
+    unsafe { strdup(text.as_ptr()) }
+}
+
 /// How long a test waits for what must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -321,7 +327,7 @@ impl Pair {
         hints.domain().threading = FI_THREAD_DOMAIN;
         hints.domain().data_progress = FI_PROGRESS_MANUAL;
         hints.domain().control_progress = FI_PROGRESS_MANUAL;
-        hints.fabric().prov_name = unsafe { strdup(provider.as_ptr()) };
+        hints.fabric().prov_name = dup(provider);
         let info = match provider {
             _ if provider == c"tcp" => {
                 hints.get().addr_format = FI_SOCKADDR_IN;
