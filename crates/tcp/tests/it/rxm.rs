@@ -197,7 +197,7 @@ fn arrives_meanwhile(asked: Progress, answered: Progress) -> bool {
     let provider = RxmTcpProvider::new();
     let caps = Flags::MSG | Flags::TAGGED;
     let hints = common::hints(EpType::Rdm, caps, Threading::Safe, asked);
-    let (info, fabric) = common::fabric(&provider, &hints);
+    let (info, fabric) = crate::fabric(&provider, &hints);
     let found = (info.domain.progress, info.domain.control_progress);
     assert_eq!(found, (answered, answered));
     let [near, far] = [(); 2].map(|()| fabric.safe_domain(&info).unwrap());
