@@ -1,6 +1,6 @@
 //! `fi_mr`(3).
 
-use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, MrMode, Version};
+use ripstop_types::{AtomicKind, AtomicOp, Datatype, EpType, Errno, Flags, MrMode, Version};
 
 use super::rma::{OPEN, overlaid};
 use crate::case::{Cx, Outcome, Step, Stop, cases, in_use, refused};
@@ -198,42 +198,66 @@ fn busy(cx: &Cx<'_>) -> Outcome {
     Ok(())
 }
 
-/// Posts transfers, closes the region in their midst, and waits for each to end.
-fn under_fire(rig: &Rig<'_>, target: &Target, round: usize, posts: Vec<Post>) -> Outcome {
+/// Two sides that have talked.
+fn talking<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    rig.exchange(A, B, b"first")?;
+    Ok(rig)
+}
+
+/// Posts transfers, closes the region in their midst, and waits for each to end: whether all have succeeded.
+fn under_fire(rig: &Rig<'_>, target: &Target, round: usize, posts: Vec<Post>) -> Step<bool> {
     let open = rig.post_all(A, posts)?;
     for _ in 0..round * 3 {
         rig.pump()?;
     }
     rig.revoke(target)?;
+    let mut succeeded = true;
     for token in open {
         // Either end will do.
         if let Err(error) = rig.end(A, token)? {
             ensure!(error.err != Errno(0), "an error without a reason");
+            succeeded = false;
         }
     }
-    Ok(())
+    Ok(succeeded)
+}
+
+/// Whether reads and writes are those of a device, whose keys are its own.
+fn by_device(rig: &Rig<'_>) -> bool {
+    rig.info.domain.mr_mode.contains(MrMode::PROV_KEY)
+}
+
+/// Whether an operation that is denied ends the connection, as of any reliable queue pair.
+fn ends_with_denial(rig: &Rig<'_>) -> bool {
+    by_device(rig) && rig.info.ep.ep_type == EpType::Msg
 }
 
 fn close_while_written(cx: &Cx<'_>) -> Outcome {
     for (len, count) in [(100, 100), (60_000, 30)] {
-        let rig = Rig::open(cx, &Spec::rma())?;
-        rig.exchange(A, B, b"first")?;
+        let mut rig = talking(cx)?;
         for round in 0..6 {
             let target = rig.expose(B, &vec![0; len * count], OPEN)?;
             let write = |i: usize| {
                 let place = target.at(i * len, len);
                 Post::write(vec![0x11; len], place).flags(Flags::DELIVERY_COMPLETE)
             };
-            under_fire(&rig, &target, round, (0..count).map(write).collect())?;
+            let succeeded = under_fire(&rig, &target, round, (0..count).map(write).collect())?;
             let after = rig.s.memory_read(target.memory)?;
+            let has_ended = !succeeded && ends_with_denial(&rig);
             // Whatever has come stays; nothing more comes.
-            rig.exchange(A, B, b"go on")?;
+            if !has_ended {
+                rig.exchange(A, B, b"go on")?;
+            }
             rig.unchanged(&target, &after)?;
-            // A device, whose keys are its own, stops in the middle of one.
-            let by_device = rig.info.domain.mr_mode.contains(MrMode::PROV_KEY);
-            for piece in after.chunks(len).filter(|_| !by_device) {
+            // A device stops in the middle of one.
+            for piece in after.chunks(len).filter(|_| !by_device(&rig)) {
                 let whole = piece.iter().all(|b| *b == piece[0]);
                 ensure!(whole, "a write of {len} bytes landed in part");
+            }
+            if has_ended {
+                rig.close()?;
+                rig = talking(cx)?;
             }
         }
     }
@@ -242,12 +266,15 @@ fn close_while_written(cx: &Cx<'_>) -> Outcome {
 
 fn close_while_read(cx: &Cx<'_>) -> Outcome {
     for (len, count) in [(100, 100), (60_000, 30)] {
-        let rig = Rig::open(cx, &Spec::rma())?;
-        rig.exchange(A, B, b"first")?;
+        let mut rig = talking(cx)?;
         for round in 0..6 {
             let target = rig.expose(B, &pattern(len * count, round), OPEN)?;
             let read = |i: usize| Post::read(target.at(i * len, len));
-            under_fire(&rig, &target, round, (0..count).map(read).collect())?;
+            let succeeded = under_fire(&rig, &target, round, (0..count).map(read).collect())?;
+            if !succeeded && ends_with_denial(&rig) {
+                rig.close()?;
+                rig = talking(cx)?;
+            }
             rig.exchange(A, B, b"go on")?;
         }
     }
