@@ -1,5 +1,7 @@
 //! Tries the provider on a device: two endpoints of one process, connected over the first address that it
 //! offers. What each operation gives is compared. The laboratory runs it (`lab/cases/verbs_pair.sh`).
+//!
+//! The argument `loses-begun` says that the device is known to lose receives of shared contexts ([`sharing::begun`]).
 #![forbid(unsafe_code)]
 
 mod batches;
@@ -446,6 +448,11 @@ fn refused(site: &Site, listener: &ripstop_verbs::PassiveEp) {
 }
 
 fn main() {
+    let is_lossy = match std::env::args().nth(1).as_deref() {
+        None => false,
+        Some("loses-begun") => true,
+        Some(other) => panic!("no such argument: {other}"),
+    };
     let provider = VerbsProvider::new();
     let info = find(&provider);
     let fabric = provider.fabric(&info.fabric).expect("a fabric");
@@ -472,7 +479,7 @@ fn main() {
     batches::batches(&site, &listener);
     counting::counted(&site, &listener);
     sharing::shared(&site, &listener);
-    sharing::begun(&site, &listener);
+    sharing::begun(&site, &listener, is_lossy);
     println!(
         "verbs_pair: messages, reads, writes, atomics, batches, counters, shared receives, refusals and ends: all right"
     );
