@@ -4,7 +4,7 @@
 use ripstop_types::{Completion, Context, Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::{MESSAGE_LEN, emit_message};
-use ripstop_wire::xnet::base::{BaseFlags, Header, Op, emit_msg, emit_tag};
+use ripstop_wire::xnet::base::{BaseFlags, Header, Op, emit_announced, emit_msg, emit_tag};
 
 use crate::id::{ConnId, EpId, SrxId};
 use crate::matching::{Recv, Want};
@@ -245,6 +245,41 @@ pub(super) fn put_header(
             full.emit(order, header).ok()
         }
     }
+}
+
+/// The header of a message whose payload waits at this side: to be got from its address, or to be asked for.
+#[inline]
+pub(super) fn put_announcement<B: Buffer>(
+    order: ByteOrder,
+    send: &Send<B>,
+    address: Option<u64>,
+    index: u16,
+    header: &mut [u8; SEND_HEADER],
+) -> Result<usize> {
+    let len = send.iov.len();
+    let flags = match send.ack {
+        true => BaseFlags::DELIVERY_COMPLETE,
+        false => BaseFlags::empty(),
+    };
+    if let (Some(address), None) = (address, send.data) {
+        let (bytes, used) = emit_announced(order, flags, send.tag, len, address, index);
+        put(header, &bytes);
+        return Ok(used);
+    }
+    let (op, payload_len) = match (address, send.tag) {
+        (Some(_), Some(_)) => (Op::TagGet, len),
+        (Some(_), None) => (Op::MsgGet, len),
+        (None, _) => (Op::TagRts, 0),
+    };
+    let full = Header {
+        flags,
+        cq_data: send.data,
+        tag: send.tag.unwrap_or_default(),
+        address: address.unwrap_or_default(),
+        rts_size: len,
+        ..Header::new(op, payload_len).with_index(index)
+    };
+    full.emit(order, header).map_err(|e| e.errno())
 }
 
 #[inline(always)]

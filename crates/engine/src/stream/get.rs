@@ -269,7 +269,7 @@ impl<B: Buffer> Engine<B> {
             }
             _ => {}
         }
-        self.send_control(conn_id, &Header::ats(index));
+        self.acknowledge_get(conn_id, index);
     }
 
     /// A payload of [`Engine::get`] is not got: the sender is asked to send it, or the message waits for

@@ -3,7 +3,7 @@
 use ripstop_types::{Completion, Errno, FiAddr, Result};
 use ripstop_wire::rxm::{MESSAGE_LEN, parse_message};
 use ripstop_wire::xnet::base::{
-    BASE_LEN, Header, Op, Small, may_be_sole, parse_small, parse_sole, peek_len,
+    BASE_LEN, Header, Op, Small, emit_got, may_be_sole, parse_small, parse_sole, peek_len,
 };
 use ripstop_wire::xnet::cm::Extensions;
 use ripstop_wire::{ByteOrder, WireError};
@@ -439,7 +439,7 @@ impl<B: Buffer> Engine<B> {
             conn.cts.take(index);
         }
         if address.is_some() && matches!(target, Target::Discard) {
-            return self.send_control(conn_id, &Header::ats(index));
+            return self.acknowledge_get(conn_id, index);
         }
         let entry = CtsEntry {
             address,
@@ -542,6 +542,19 @@ impl<B: Buffer> Engine<B> {
         };
         let bytes = conn.base_header(header);
         let queued = bytes.and_then(|bytes| conn.queue_control(bytes));
+        self.mark_output(conn_id);
+        if let Err(error) = queued {
+            self.break_conn(conn_id, error);
+        }
+    }
+
+    /// Tells the sender that its payload was got, or that nobody wants it.
+    pub(super) fn acknowledge_get(&mut self, conn_id: ConnId, index: u16) {
+        let Some(conn) = self.conns.get_mut(conn_id) else {
+            return;
+        };
+        let bytes = emit_got(conn.order, index);
+        let queued = conn.queue_control(bytes);
         self.mark_output(conn_id);
         if let Err(error) = queued {
             self.break_conn(conn_id, error);

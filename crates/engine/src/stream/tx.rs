@@ -2,7 +2,7 @@
 
 use ripstop_types::{Completion, Context, Errno, Flags, Result};
 use ripstop_wire::rxm::MAX_UNIT_HEADER;
-use ripstop_wire::xnet::base::{BaseFlags, Header, Op};
+use ripstop_wire::xnet::base::{Header, Op};
 
 use crate::Buffer;
 use crate::counter::Counter;
@@ -12,7 +12,7 @@ use crate::pool::{Places, Pool};
 use crate::stream::awaited::RtsEntry;
 use crate::stream::conn::{Chunk, Conn};
 use crate::stream::engine::{Engine, Ep, EpConfig, Limits, error_entry};
-use crate::stream::fast_send::put_header;
+use crate::stream::fast_send::{put_announcement, put_header};
 use crate::stream::packets::PACKET_HEADER;
 use crate::stream::request::{
     Deferred, Posted, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
@@ -400,28 +400,9 @@ impl<B: Buffer> Engine<B> {
             info: send.info(),
         };
         let index = conn.rts.insert(entry, conn.has_wide_indices())?;
-        let (op, len) = match (address, send.tag) {
-            (Some(_), Some(_)) => (Op::TagGet, send.iov.len()),
-            (Some(_), None) => (Op::MsgGet, send.iov.len()),
-            (None, _) => (Op::TagRts, 0),
-        };
-        let full = Header {
-            flags: if send.ack {
-                BaseFlags::DELIVERY_COMPLETE
-            } else {
-                BaseFlags::empty()
-            },
-            cq_data: send.data,
-            tag: send.tag.unwrap_or_default(),
-            address: address.unwrap_or_default(),
-            rts_size: send.iov.len(),
-            ..Header::new(op, len).with_index(index)
-        };
         let mut header = [0; SEND_HEADER];
-        let queued = full
-            .emit(conn.order, &mut header)
-            .map_err(|e| e.errno())
-            .and_then(|len| conn.queue(len as u64, None).map(|()| len));
+        let emitted = put_announcement(conn.order, send, address, index, &mut header);
+        let queued = emitted.and_then(|len| conn.queue(len as u64, None).map(|()| len));
         let header_len = match queued {
             Ok(len) => len,
             Err(error) => {

@@ -1,8 +1,9 @@
 //! Data headers: what stands before each payload on a connected stream.
 //!
 //! [`Header`] is the whole vocabulary. [`emit_msg`], [`emit_tag`] and [`parse_small`], [`emit_write`]
-//! and [`parse_write`], and [`parse_get`] do the most frequent headers in a few instructions. A receiver reads [`BASE_LEN`] bytes, asks
-//! [`peek_len`] how long the header is, reads the rest of it, and calls [`Header::parse`].
+//! and [`parse_write`], [`emit_announced`], [`emit_got`] and [`parse_get`] do the most frequent headers in a few instructions.
+//! A receiver reads [`BASE_LEN`] bytes, asks [`peek_len`] how long the header is, reads the rest of it, and calls
+//! [`Header::parse`].
 
 mod coll;
 mod header;
@@ -19,8 +20,8 @@ pub use header::{Header, peek_len};
 pub use refusal::{Answer, Reason};
 pub use rma::{RmaIov, RmaIovs};
 pub use small::{
-    GetHeader, Small, WRITE_LEN, emit_msg, emit_tag, emit_write, may_be_sole, parse_get,
-    parse_small, parse_sole, parse_write,
+    GetHeader, Small, TAG_GET_LEN, WRITE_LEN, emit_announced, emit_got, emit_msg, emit_tag,
+    emit_write, may_be_sole, parse_get, parse_small, parse_sole, parse_write,
 };
 
 use crate::WireError;

@@ -195,7 +195,46 @@ impl GetHeader {
 
 /// Lengths of announcements without completion data, in bytes.
 const MSG_GET_LEN: usize = 24;
-const TAG_GET_LEN: usize = 32;
+/// That of a tagged message, which is the longer one.
+pub const TAG_GET_LEN: usize = 32;
+
+/// The header of an announcement without completion data, and how many of the bytes it has. The low byte of the index is not 0.
+///
+/// The payload is at most 2⁶⁴ − 33 bytes; a longer one, more than any memory holds, counts as that.
+#[inline]
+#[must_use]
+pub const fn emit_announced(
+    order: ByteOrder,
+    flags: BaseFlags,
+    tag: Option<u64>,
+    payload_len: u64,
+    address: u64,
+    index: u16,
+) -> ([u8; TAG_GET_LEN], usize) {
+    let address = order.bytes64(address);
+    let (op, len, third, fourth) = match tag {
+        Some(tag) => (Op::TagGet, TAG_GET_LEN, order.bytes64(tag), address),
+        None => (Op::MsgGet, MSG_GET_LEN, address, [0; 8]),
+    };
+    let [first, size] = base(order, op, flags, len as u8, 0, payload_len);
+    (join([with_index(first, index), size, third, fourth]), len)
+}
+
+/// The header that says that the payload of this index was got. The low byte of the index is not 0.
+#[inline]
+#[must_use]
+pub const fn emit_got(order: ByteOrder, index: u16) -> [u8; BASE_LEN] {
+    let none = BaseFlags::empty();
+    let [first, size] = base(order, Op::Ats, none, BASE_LEN as u8, 0, 0);
+    join([with_index(first, index), size])
+}
+
+/// The first word of a header with an index.
+const fn with_index(first: [u8; 8], index: u16) -> [u8; 8] {
+    let [version, op, f0, f1, _, _, len, id] = first;
+    let [high, low] = index.to_be_bytes();
+    [version, op, f0, f1, low, high, len, id]
+}
 
 /// Reads a [`GetHeader`] that is all there. `wide` is as for [`Header::index`](super::Header::index).
 ///
