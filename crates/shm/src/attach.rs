@@ -15,6 +15,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use ripstop_core::fi_log;
 use ripstop_core::log::{Level, Subsys};
 use ripstop_core::provider::Copied;
@@ -237,27 +238,28 @@ impl Attach {
     /// As [`get`](Self::get), untimed.
     ///
     /// That the process is the peer's still is checked behind the payloads: so it was while they were read.
-    pub(crate) fn read(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
-        if !self.is_attachable(peer) || from.len() > MAX_GETS {
+    pub(crate) fn read(
+        &mut self,
+        peer: Target<'_>,
+        from: &[Payload],
+        mut into: GetPieces<'_>,
+    ) -> bool {
+        if !self.is_attachable(peer) {
             return false;
         }
-        let mut there = [Remote { base: 0, len: 0 }; MAX_GETS];
+        let mut there = ArrayVec::<Remote, MAX_GETS>::new();
         let mut len = 0;
-        for (place, payload) in there.iter_mut().zip(from) {
+        for payload in from {
             let [Ok(base), Ok(bytes)] = [payload.address, payload.len].map(usize::try_from) else {
                 return false;
             };
-            if payload.len > MAX_GET_BYTES {
+            let place = Remote { base, len: bytes };
+            if payload.len > MAX_GET_BYTES || there.try_push(place).is_err() {
                 return false;
             }
-            *place = Remote { base, len: bytes };
             len += bytes;
         }
-        let GetPieces { mut pieces, count } = into;
-        let read = peer
-            .process
-            .read(&there[..from.len()], &mut pieces[..count]);
-        match read {
+        match peer.process.read(&there, &mut into) {
             Ok(count) if count == len => self.is_same_process(peer),
             Err(error @ AttachError::NotAllowed) => {
                 self.refuse(peer, &error.to_string());

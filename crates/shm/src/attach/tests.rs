@@ -80,7 +80,7 @@ fn a_payload_of_a_process_that_has_called_exec_is_not_taken() {
     }];
     let mut room = [0; 16];
     let mut gets = |attach: &mut Attach| {
-        let mut into = GetPieces::NONE;
+        let mut into = GetPieces::new();
         into.push(IoVecMut::from_slice(&mut room));
         attach.get(peer, &payload, into)
     };

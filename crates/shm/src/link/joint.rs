@@ -93,7 +93,7 @@ impl JointCopy<ShmLink> for RingJoint {
                 Some((from, into.slice(at as usize, len as usize)?))
             });
             done = piece.is_some_and(|(from, into)| {
-                let mut pieces = GetPieces::NONE;
+                let mut pieces = GetPieces::new();
                 pieces.push(IoVecMut::from_user(into));
                 attach.lock().read(peer, &[from], pieces)
             });

@@ -1,5 +1,6 @@
 //! Payloads that this side gets from the memory of their sender, in one copy.
 
+use arrayvec::ArrayVec;
 use ripstop_engine::IOV_LIMIT;
 use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::{CONTROLS_AT_ONCE, GetPlace};
@@ -7,9 +8,7 @@ use ripstop_os::IoVecMut;
 
 use crate::state::State;
 use crate::state::place::pieces;
-use crate::transport::direct_access::{
-    DirectAccess as _, GET_PIECES, GetPieces, Got, MAX_GETS, Payload,
-};
+use crate::transport::direct_access::{DirectAccess as _, GetPieces, Got, MAX_GETS, Payload};
 use crate::transport::{DirectOf, Transport};
 
 /// Payloads are got by one call up to this many bytes: the first of them is not held up for long, and
@@ -21,33 +20,36 @@ const _: () = assert!(
     "one write acknowledges all of them"
 );
 
+/// The indices of payloads that are got by one call.
+type Indices = ArrayVec<u16, MAX_GETS>;
+
 impl<T: Transport> State<T> {
     /// Gets the payload of a message that has its receive, or is to be kept, and those that follow it,
     /// as far as they are at hand.
     pub(crate) fn get_payloads(&mut self, id: ConnId, index: u16) {
         let mut next = Some(index);
         while let Some(index) = next {
-            let mut indices = [index; MAX_GETS];
-            let (count, got, behind) = self.get_some(id, &mut indices);
+            let mut indices = Indices::new();
+            let (got, behind) = self.get_some(id, index, &mut indices);
             next = behind;
-            match got {
-                Got::Done => {
-                    for index in &indices[..count] {
+            match (got, indices.as_slice()) {
+                (Got::Done, indices) => {
+                    for index in indices {
                         self.engine.got(id, *index);
                     }
                 }
+                (Got::UseStream, [index]) => self.engine.not_got(id, *index),
                 // One of them cannot be got: each by itself.
-                Got::UseStream if count > 1 => {
-                    for index in &indices[..count] {
+                (Got::UseStream, indices) => {
+                    for index in indices {
                         if !self.get_one(id, *index) {
                             return;
                         }
                     }
                 }
-                Got::UseStream => self.engine.not_got(id, index),
                 // Later, see `copy_jointly`.
-                Got::Pending { .. } => {}
-                Got::Ended => return,
+                (Got::Pending { .. }, _) => {}
+                (Got::Ended, _) => return,
             }
             self.tell_get_limit(id);
             // The peer need not wait until all that is to be got has come.
@@ -67,56 +69,52 @@ impl<T: Transport> State<T> {
     }
 
     /// Gets a payload that is in memory of the program, and others that follow it, by one call; or one
-    /// that goes to a slot. Returns how many, whose indices are then in `indices`, and the one that is
-    /// to be got next.
-    fn get_some(&mut self, id: ConnId, indices: &mut [u16; MAX_GETS]) -> (usize, Got, Option<u16>) {
-        let mut into = GetPieces::NONE;
-        let mut from = [Payload::NONE; MAX_GETS];
-        let (mut count, mut bytes) = (0, 0);
-        let mut next = Some(indices[0]);
+    /// that goes to a slot. Puts their indices into `indices`, and returns the one that is to be got next.
+    fn get_some(&mut self, id: ConnId, first: u16, indices: &mut Indices) -> (Got, Option<u16>) {
+        let mut into = GetPieces::new();
+        let mut from = ArrayVec::<Payload, MAX_GETS>::new();
+        let mut bytes = 0;
+        let mut next = Some(first);
         while let Some(index) = next {
             let Some(get) = self.engine.get(id, index) else {
                 // It is no more.
                 next = self.engine.pop_get(id);
                 continue;
             };
-            if count == 0
+            if from.is_empty()
                 && let Some(got) = self.get_jointly(id, index, &get)
             {
-                indices[0] = index;
-                return (1, got, self.engine.pop_get(id));
+                indices.push(index);
+                return (got, self.engine.pop_get(id));
             }
             let GetPlace::Memory(iov, at) = get.place else {
-                if count > 0 {
+                if !from.is_empty() {
                     break;
                 }
-                indices[0] = index;
-                return (1, self.get_into(id, index), self.engine.pop_get(id));
+                indices.push(index);
+                return (self.get_into(id, index), self.engine.pop_get(id));
             };
-            let fits = into.count + IOV_LIMIT <= GET_PIECES && count < MAX_GETS;
-            if count > 0 && !(fits && bytes + get.len <= MAX_BYTES_AT_ONCE) {
+            let fits = into.remaining_capacity() >= IOV_LIMIT
+                && !from.is_full()
+                && bytes + get.len <= MAX_BYTES_AT_ONCE;
+            if !fits && !from.is_empty() {
                 break;
             }
-            for piece in pieces(iov.segments(), at, get.len) {
-                into.push(IoVecMut::from_user(piece));
-            }
-            from[count] = Payload {
+            into.extend(pieces(iov.segments(), at, get.len).map(IoVecMut::from_user));
+            from.push(Payload {
                 address: get.address,
                 len: get.len,
-            };
-            indices[count] = index;
-            count += 1;
+            });
+            indices.push(index);
             bytes += get.len;
             next = self.engine.pop_get(id);
         }
-        if count == 0 {
-            return (0, Got::Done, next);
+        if from.is_empty() {
+            return (Got::Done, next);
         }
         let link = self.connections.get(id).and_then(|c| c.link.as_ref());
-        let got = link.map_or(Got::Ended, |link| {
-            DirectOf::<T>::get(link, &from[..count], into)
-        });
-        (count, got, next)
+        let got = link.map_or(Got::Ended, |link| DirectOf::<T>::get(link, &from, into));
+        (got, next)
     }
 
     /// Gets one payload, wherever it goes.
@@ -133,12 +131,10 @@ impl<T: Transport> State<T> {
         let Some(link) = connections.get(id).and_then(|c| c.link.as_ref()) else {
             return Got::Ended;
         };
-        let mut into = GetPieces::NONE;
+        let mut into = GetPieces::new();
         match get.place {
             GetPlace::Memory(iov, at) => {
-                for piece in pieces(iov.segments(), at, get.len) {
-                    into.push(IoVecMut::from_user(piece));
-                }
+                into.extend(pieces(iov.segments(), at, get.len).map(IoVecMut::from_user));
             }
             GetPlace::Slot(slot) => match slots.make(slot, get.len) {
                 Ok(memory) => into.push(IoVecMut::from_slice(memory)),

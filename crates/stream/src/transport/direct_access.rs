@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use arrayvec::ArrayVec;
 use ripstop_core::provider::Copied;
 use ripstop_engine::IOV_LIMIT;
 use ripstop_mem::UserBuf;
@@ -129,30 +130,8 @@ pub const MAX_GETS: usize = 8;
 /// The most pieces of memory that the payloads of one [`DirectAccess::get`] go to.
 pub const GET_PIECES: usize = MAX_GETS + IOV_LIMIT;
 
-/// Where the payloads of one [`DirectAccess::get`] go.
-#[derive(Debug)]
-pub struct GetPieces<'a> {
-    /// The pieces, in order, then empty ones.
-    pub pieces: [IoVecMut<'a>; GET_PIECES],
-    /// How many there are.
-    pub count: usize,
-}
-
-impl<'a> GetPieces<'a> {
-    /// Nowhere.
-    pub const NONE: Self = Self {
-        pieces: [const { IoVecMut::EMPTY }; GET_PIECES],
-        count: 0,
-    };
-
-    /// Adds a piece, of which there are fewer than [`GET_PIECES`].
-    pub fn push(&mut self, piece: IoVecMut<'a>) {
-        if let Some(room) = self.pieces.get_mut(self.count) {
-            *room = piece;
-            self.count += 1;
-        }
-    }
-}
+/// Where the payloads of one [`DirectAccess::get`] go, in order.
+pub type GetPieces<'a> = ArrayVec<IoVecMut<'a>, GET_PIECES>;
 
 /// A payload in the peer's process.
 #[derive(Clone, Copy, Debug)]
@@ -161,11 +140,6 @@ pub struct Payload {
     pub address: u64,
     /// Its length in bytes.
     pub len: u64,
-}
-
-impl Payload {
-    /// No payload.
-    pub const NONE: Self = Self { address: 0, len: 0 };
 }
 
 /// What decides whether [`DirectAccess::attach`] carries out an access.
