@@ -243,7 +243,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// A payload of [`Engine::get`] is in its place: the receive is done or the message is kept, and the
-    /// sender is told.
+    /// sender is told by what the driver is to write next.
     pub fn got(&mut self, conn_id: ConnId, index: u16) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;

@@ -439,7 +439,8 @@ impl<B: Buffer> Engine<B> {
             conn.cts.take(index);
         }
         if address.is_some() && matches!(target, Target::Discard) {
-            return self.acknowledge_get(conn_id, index);
+            self.acknowledge_get(conn_id, index);
+            return self.mark_output(conn_id);
         }
         let entry = CtsEntry {
             address,
@@ -548,14 +549,12 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Tells the sender that its payload was got, or that nobody wants it.
+    /// Queues what tells the sender that its payload was got, or that nobody wants it.
     pub(super) fn acknowledge_get(&mut self, conn_id: ConnId, index: u16) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let bytes = emit_got(conn.order, index);
-        let queued = conn.queue_control(bytes);
-        self.mark_output(conn_id);
+        let queued = conn.queue_control(emit_got(conn.order, index));
         if let Err(error) = queued {
             self.break_conn(conn_id, error);
         }
