@@ -51,7 +51,8 @@ const MAX_WATCH_YIELDS: u32 = 4;
 
 /// How long a check that the peer's process has the memory that it had when it connected stays valid. `exec` takes
 /// longer to bring other memory, and the kernel gives a process id anew when it has gone through all others.
-const IDENTITY_CACHE_TIME: Duration = Duration::from_micros(100);
+/// In steps of [`clock::counter`]: 20 to 100 us. A read of the clock before each copy was a tenth of the time of 8 KiB.
+const IDENTITY_CACHE_STEPS: u64 = 100_000;
 
 /// Entries of the cache of requested keys.
 const REQUEST_CACHE_KEYS: usize = 64;
@@ -82,8 +83,8 @@ pub(crate) struct Attach {
     assume_polling: Duration,
     /// The poll count at which the peer was found idle.
     idle_poll_count: Option<u64>,
-    /// When its process was last seen to have the memory of the status page.
-    identified_at: Duration,
+    /// [`clock::counter`] when its process was last seen to have the memory of the status page.
+    identified_at: Option<u64>,
     /// What the domain's connections add to; a refusal is logged once for each domain.
     copies: Arc<DomainCopies>,
     /// What attach and ring cost.
@@ -142,7 +143,7 @@ impl Attach {
             polling_until: Duration::ZERO,
             assume_polling: MIN_ASSUME_POLLING,
             idle_poll_count: None,
-            identified_at: Duration::ZERO,
+            identified_at: None,
             copies,
             choice: CopyChoice::new(mode),
             copied: Tally::default(),
@@ -221,7 +222,7 @@ impl Attach {
     /// `false` says that not all of them were read.
     pub(crate) fn get(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
         let longest = from.iter().map(|payload| payload.len).max().unwrap_or(0);
-        let began = self.choice.times_get(longest).then(clock::now);
+        let began = self.choice.times_attach(longest).then(clock::now);
         let got = self.read(peer, from, into);
         if got {
             self.count(Copied {
@@ -300,10 +301,13 @@ impl Attach {
         }
     }
 
-    /// A payload was copied by attach, since `began`.
-    fn note_copied(&mut self, len: usize, began: Duration) {
+    /// A payload was copied by attach; since `began` if that was timed.
+    fn note_copied(&mut self, len: usize, began: Option<Duration>) {
         self.count(Copied::one(len as u64));
-        self.choice.note_attach(len as u64, 1, clock::now() - began);
+        if let Some(began) = began {
+            let elapsed = clock::now().saturating_sub(began);
+            self.choice.note_attach(len as u64, 1, elapsed);
+        }
     }
 
     /// These payloads were copied by one call, which has taken so long. The time of one of them is what it has taken
@@ -419,14 +423,15 @@ impl Attach {
     }
 
     /// Whether the process with the peer's number is the one that has connected, and has not called `exec`, as of
-    /// [`IDENTITY_CACHE_TIME`] ago at most.
+    /// [`IDENTITY_CACHE_STEPS`] ago at most.
     pub(crate) fn is_same_process(&mut self, peer: Target<'_>) -> bool {
-        let now = clock::now();
-        if now >= self.identified_at + IDENTITY_CACHE_TIME {
+        let now = clock::counter();
+        let is_known = |at: u64| now.wrapping_sub(at) < IDENTITY_CACHE_STEPS;
+        if !self.identified_at.is_some_and(is_known) {
             if self.has_token(peer) != Ok(true) {
                 return false;
             }
-            self.identified_at = now;
+            self.identified_at = Some(now);
         }
         true
     }
@@ -467,7 +472,7 @@ impl Attach {
             base: found.addr,
             len: found.len,
         }];
-        let began = clock::now();
+        let began = self.choice.times_attach(found.len as u64).then(clock::now);
         let count = match write {
             true => {
                 let mut here = [IoVec::EMPTY; MAX_SEGMENTS];

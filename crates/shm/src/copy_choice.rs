@@ -55,9 +55,9 @@ const MIN_SAMPLES: u8 = 4;
 /// Measurements over which the average is taken, about.
 const AVERAGED: u32 = 8;
 
-/// One of so many gets is timed once the cost of its class is known: with all of them timed, the clock was 2 % of a round
-/// trip of 16 KiB.
-const GETS_PER_TIMED: u32 = 8;
+/// One of so many copies by attach is timed once the cost of its class is known: with all of them timed, the clock was a
+/// tenth of the time of 8 KiB.
+const COPIES_PER_TIMED: u32 = 8;
 
 /// A way is given up for the other where that is faster by this part of its cost.
 const MARGIN: u32 = 16;
@@ -102,7 +102,7 @@ pub(crate) struct CopyChoice {
     ways: [Way; CLASSES],
     until_trial: u32,
     between_trials: u32,
-    /// Gets until one is timed.
+    /// Copies by attach until one is timed.
     until_timed: u32,
     /// The exponent that the peer knows.
     told: u8,
@@ -248,8 +248,8 @@ impl CopyChoice {
         self.is_limit_stale = true;
     }
 
-    /// Whether the next get, of a payload of this length, is to be timed.
-    pub(crate) fn times_get(&mut self, len: u64) -> bool {
+    /// Whether the next copy by attach, of a payload of this length, is to be timed.
+    pub(crate) fn times_attach(&mut self, len: u64) -> bool {
         if self.attach[class(len)].known().is_none() {
             return true;
         }
@@ -259,7 +259,7 @@ impl CopyChoice {
                 false
             }
             None => {
-                self.until_timed = GETS_PER_TIMED - 1;
+                self.until_timed = COPIES_PER_TIMED - 1;
                 true
             }
         }
@@ -413,12 +413,12 @@ mod tests {
     fn a_get_of_a_length_that_is_known_is_seldom_timed() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
         for _ in 0..MIN_SAMPLES {
-            assert!(choice.times_get(64 * KIB), "nothing is known");
+            assert!(choice.times_attach(64 * KIB), "nothing is known");
             choice.note_attach(64 * KIB, 1, Duration::from_nanos(3000));
         }
-        let timed = (0..800).filter(|_| choice.times_get(64 * KIB)).count();
+        let timed = (0..800).filter(|_| choice.times_attach(64 * KIB)).count();
         assert_eq!(timed, 100);
-        assert!(choice.times_get(8 * KIB), "another length is not known");
+        assert!(choice.times_attach(8 * KIB), "another length is not known");
     }
 
     #[test]

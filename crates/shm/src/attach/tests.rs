@@ -87,7 +87,7 @@ fn a_payload_of_a_process_that_has_called_exec_is_not_taken() {
     assert!(gets(&mut attach));
     shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     waits_for(|| name() == "cat\n");
-    thread::sleep(2 * IDENTITY_CACHE_TIME);
+    thread::sleep(Duration::from_micros(200));
     let read = process.read(&[from], &mut [IoVecMut::from_slice(&mut token)]);
     assert_eq!(
         read,
