@@ -5,9 +5,9 @@
 //!
 //! Through the ring a payload costs a copy at each side. This side knows how long its own copies take, from
 //! the ring and to it, where payloads go both ways; and, where one payload or part comes right behind the
-//! other, how long both sides take together. All of this depends on what the other side copies
-//! meanwhile, so it is measured as it happens. The cost of attach depends on the length, since a call costs as
-//! much as some 10 KiB, and on how many payloads are copied by one call.
+//! other, how long both sides take together: a reader waits for the writer then, or a writer for room. All of this
+//! depends on what the other side copies meanwhile, so it is measured as it happens. The cost of attach depends on
+//! the length, since a call costs as much as some 10 KiB, and on how many payloads are copied by one call.
 
 use std::time::Duration;
 
@@ -65,9 +65,12 @@ const MARGIN: u32 = 16;
 /// Measurements of another kind after which those of one kind do not count any more.
 const OTHERS_UNTIL_STALE: u8 = 64;
 
-/// A part that comes from the ring came right behind the one before, if the time between the two is at
-/// most so many times that of the copy.
+/// A copy from the ring or to it came right behind the one before, if the time between the two is at most so many
+/// times that of the copy. A writer may wait for room for [`CREDIT_BYTES`] at once.
 const MAX_GAP_COPIES: u32 = 4;
+
+/// How much room a reader gives back at once, in bytes: a quarter of a ring's large buffer.
+const CREDIT_BYTES: u64 = 16 << 10;
 
 /// A way of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +93,8 @@ pub(crate) enum RingCopy {
 pub(crate) struct CopyChoice {
     mode: CopyMode,
     /// Copies from the ring, and to it.
-    ring_reads: RecentCost,
-    ring_writes: RecentCost,
-    /// From the end of one copy from the ring to the end of the next that came right behind it.
-    ring_periods: RecentCost,
-    /// When a copy from the ring ended, if the next one is timed too.
-    last_read: Option<Duration>,
+    ring_reads: RingCost,
+    ring_writes: RingCost,
     /// By class of length.
     attach: [Cost; CLASSES],
     /// The way of each class at the moment.
@@ -165,6 +164,36 @@ impl RecentCost {
     }
 }
 
+/// What copies from the ring cost this side, or those to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct RingCost {
+    copies: RecentCost,
+    /// From the end of one copy to the end of the next that came right behind it.
+    periods: RecentCost,
+    /// When a copy ended, if the next one is timed too.
+    last: Option<Duration>,
+}
+
+impl RingCost {
+    /// Takes a copy that began and ended then, right behind the one before if the gap is not longer than `max_gap`.
+    fn note(&mut self, len: u64, (began, ended): (Duration, Duration), max_gap: Duration) {
+        self.copies.note(len, ended.saturating_sub(began));
+        match self.last.take() {
+            None => self.last = Some(ended),
+            Some(last) if began.saturating_sub(last) <= max_gap => {
+                self.periods.note(len, ended.saturating_sub(last));
+            }
+            Some(_) => self.periods.note_other(),
+        }
+    }
+
+    /// A copy the other way was measured.
+    fn note_other(&mut self) {
+        self.copies.note_other();
+        self.periods.note_other();
+    }
+}
+
 /// The class of a length.
 fn class(len: u64) -> usize {
     let exponent = len.max(1).ilog2().clamp(MIN_EXPONENT, MAX_EXPONENT);
@@ -179,10 +208,8 @@ impl CopyChoice {
         };
         Self {
             mode,
-            ring_reads: RecentCost::default(),
-            ring_writes: RecentCost::default(),
-            ring_periods: RecentCost::default(),
-            last_read: None,
+            ring_reads: RingCost::default(),
+            ring_writes: RingCost::default(),
             attach: [Cost::default(); CLASSES],
             ways: [way; CLASSES],
             until_trial: MIN_BETWEEN_TRIALS,
@@ -284,34 +311,35 @@ impl CopyChoice {
         ended: Duration,
     ) -> bool {
         let elapsed = ended.saturating_sub(began);
-        match what {
-            RingCopy::Write => {
-                self.ring_writes.note(len, elapsed);
-                self.ring_reads.note_other();
-            }
-            RingCopy::Read => {
-                self.ring_reads.note(len, elapsed);
-                self.ring_writes.note_other();
-                match self.last_read.take() {
-                    None => self.last_read = Some(ended),
-                    Some(last) if began.saturating_sub(last) <= MAX_GAP_COPIES * elapsed => {
-                        self.ring_periods.note(len, ended.saturating_sub(last));
-                    }
-                    Some(_) => self.ring_periods.note_other(),
-                }
-            }
-        }
+        let (copies, others, max_gap) = match what {
+            RingCopy::Read => (
+                &mut self.ring_reads,
+                &mut self.ring_writes,
+                MAX_GAP_COPIES * elapsed,
+            ),
+            RingCopy::Write => (
+                &mut self.ring_writes,
+                &mut self.ring_reads,
+                MAX_GAP_COPIES * (CREDIT_BYTES / len.max(1)).max(1) as u32 * elapsed,
+            ),
+        };
+        copies.note(len, (began, ended), max_gap);
+        others.note_other();
         self.choose_all();
-        self.last_read.is_some() || self.ring_cost().is_none()
+        let is_next_timed = self.ring_reads.last.is_some() || self.ring_writes.last.is_some();
+        is_next_timed || self.ring_cost().is_none()
     }
 
     /// What the ring costs in picoseconds a byte, if it is known.
     fn ring_cost(&self) -> Option<u32> {
-        let copies = match (self.ring_reads.known(), self.ring_writes.known()) {
+        let (reads, writes) = (&self.ring_reads, &self.ring_writes);
+        let copies = match (reads.copies.known(), writes.copies.known()) {
             (None, None) => None,
             (reads, writes) => Some(reads.unwrap_or(0).saturating_add(writes.unwrap_or(0))),
         };
-        copies.max(self.ring_periods.known())
+        copies
+            .max(reads.periods.known())
+            .max(writes.periods.known())
     }
 
     fn choose_all(&mut self) {
@@ -403,9 +431,13 @@ mod tests {
 
     impl Clock {
         fn copy(&mut self, choice: &mut CopyChoice, what: RingCopy, nanos: u64) {
+            self.copy_of(choice, what, 16 * KIB, nanos);
+        }
+
+        fn copy_of(&mut self, choice: &mut CopyChoice, what: RingCopy, len: u64, nanos: u64) {
             let began = self.0;
             self.0 += Duration::from_nanos(nanos);
-            choice.note_copy(what, 16 * KIB, began, self.0);
+            choice.note_copy(what, len, began, self.0);
         }
     }
 
@@ -452,6 +484,22 @@ mod tests {
             }
             assert_eq!(choice.preferred(16 * KIB), way, "{gap} ns between parts");
         }
+    }
+
+    #[test]
+    fn a_writer_that_waits_for_room_counts_that() {
+        let (mut choice, mut clock) = (CopyChoice::new(CopyMode::Auto), Clock::default());
+        for copies in 0..8 * u64::from(MIN_SAMPLES) {
+            // There is room for two at once.
+            clock.0 += Duration::from_nanos(2000 * (copies % 2));
+            clock.copy_of(&mut choice, RingCopy::Write, 8 * KIB, 400);
+            choice.note_attach(8 * KIB, 1, Duration::from_nanos(600));
+        }
+        assert_eq!(choice.preferred(8 * KIB), Way::Attach);
+        for _ in 0..8 * MIN_SAMPLES {
+            clock.copy_of(&mut choice, RingCopy::Write, 8 * KIB, 400);
+        }
+        assert_eq!(choice.preferred(8 * KIB), Way::Ring);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use ripstop_core::log::Subsys;
+use ripstop_core::provider::Copies;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_mem::ring::{Layout, PeerPollStatus, PeerStatus, Reader, RingError, Source, Writer};
 use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket, clock};
@@ -54,9 +55,9 @@ const BYTES_PER_APPLIED_POLL: u64 = 1024;
 const MAX_SKIPPED_WAITS: u32 = 255;
 
 /// The shortest copy to or from the ring in bytes whose time counts, and how many copies are not timed
-/// after one that was.
-const MIN_TIMED_BYTES: usize = 8 << 10;
-const UNTIMED_COPIES: u32 = 6;
+/// after two that were: a writer that gets room for two or four at once is not to be met at the same one each time.
+const MIN_TIMED_BYTES: usize = Copies::MIN_BYTES as usize;
+const UNTIMED_COPIES: u32 = 13;
 
 /// Bytes that are copied from the ring behind a copy by attach until the time counts again: meanwhile the ring
 /// has left the processor's caches, and each part of it is to be there again.
