@@ -22,7 +22,7 @@ const ROLE: &str = "RIPSTOP_ATTACHED_ROLE";
 const SAYS: &str = "target says ";
 
 /// The first bytes that are reached so, and those of the region.
-const SHORTEST: usize = 8 << 10;
+const SHORTEST: usize = 4 << 10;
 
 fn seven() -> *mut core::ffi::c_void {
     ptr::without_provenance_mut(7)

@@ -189,7 +189,7 @@ impl Domain {
         self.core().with(|table, _| table.len())
     }
 
-    /// The ways that payloads of 8 KiB and more have taken since the domain was opened. `None` of a provider
+    /// The ways that payloads of 4 KiB and more have taken since the domain was opened. `None` of a provider
     /// that has only one (tcp).
     #[must_use]
     pub fn copies(&self) -> Option<Copies> {

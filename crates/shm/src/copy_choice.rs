@@ -26,7 +26,7 @@ pub(crate) enum CopyMode {
 
 /// Exponents of the shortest and the longest class of lengths. A class is a power of two and what is
 /// longer, up to the next; the last one has all that is longer.
-const MIN_EXPONENT: u32 = 13;
+const MIN_EXPONENT: u32 = 12;
 const MAX_EXPONENT: u32 = 23;
 const _: () = assert!(
     Copies::MIN_BYTES == 1 << MIN_EXPONENT,

@@ -57,7 +57,7 @@ pub struct Copies {
 impl Copies {
     /// Shorter payloads, in bytes, are not counted: they always take the ring, unless they are written to a
     /// mapped region.
-    pub const MIN_BYTES: u64 = 8 << 10;
+    pub const MIN_BYTES: u64 = 4 << 10;
 }
 
 impl fmt::Display for Copies {

@@ -23,7 +23,7 @@ pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
 pub const CONTROLS_AT_ONCE: usize = 8;
 
 /// The shortest payload in bytes that [`Conn::long_queued`] counts.
-pub const LONG_PAYLOAD_BYTES: u64 = 8 << 10;
+pub const LONG_PAYLOAD_BYTES: u64 = 4 << 10;
 
 /// What is known of a connection when it is made.
 #[derive(Clone, Copy, Debug)]

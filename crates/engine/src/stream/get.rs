@@ -30,12 +30,9 @@ use crate::stream::records::{Origin, Output};
 use crate::stream::request::Send;
 use crate::{Buffer, Iov};
 
-/// No message of up to this many bytes is to be got: as long as the longest injected messages, which are
-/// with the receiver at once.
+/// No shorter message is got, whatever the receiver says. From this many bytes on, some are got now and then also where
+/// the receiver wants longer ones only.
 const MIN_GET_BYTES: u64 = 4 << 10;
-
-/// Messages from this many bytes on are got now and then also where the receiver wants longer ones only.
-const MIN_PROBE_BYTES: u64 = 8 << 10;
 
 /// Messages until some go the other way: they are got although they are too short, or sent eagerly
 /// although they are to be got. At first, and at most, after doubling each time.
@@ -71,7 +68,7 @@ impl<B: Buffer> Conn<B> {
     #[inline]
     pub(super) fn is_to_get(&mut self, send: &Send<B>, limits: &Limits) -> bool {
         let len = send.iov.len();
-        len >= self.get_min.min(MIN_PROBE_BYTES) && self.can_get && self.chooses_get(send, limits)
+        len >= MIN_GET_BYTES && self.can_get && self.chooses_get(send, limits)
     }
 
     #[inline(never)]
@@ -106,8 +103,8 @@ impl<B: Buffer> Conn<B> {
     #[inline]
     pub(super) const fn get_attention_min(&self) -> u64 {
         match self.can_get {
-            true if self.get_min > MIN_PROBE_BYTES => MIN_PROBE_BYTES,
-            _ => self.get_min,
+            true => MIN_GET_BYTES,
+            false => u64::MAX,
         }
     }
 

@@ -27,7 +27,8 @@ const UNMAPPED: u64 = 11;
 
 const LEN: usize = 3 << 20;
 
-/// The shortest that is reached by its address.
+/// The shortest that is reached by its address, and one that is, in several pieces, too.
+const SHORTEST: usize = 4 << 10;
 const LARGE: usize = 8 << 10;
 
 fn wanted() -> Info {
@@ -263,12 +264,12 @@ fn sleeping_target_is_accessed_by_address() {
         );
     }
     // A shorter one waits for the target.
-    let text = Parked::park(pattern(LARGE - 1, 3));
+    let text = Parked::park(pattern(SHORTEST - 1, 3));
     two.write(&text, 0, KEY);
     assert_eq!(two.alone(), 0);
     assert_eq!(two.sum(KEY), sum(&want));
     two.settle(1);
-    want[..LARGE - 1].copy_from_slice(&bytes(text));
+    want[..SHORTEST - 1].copy_from_slice(&bytes(text));
     assert_eq!(two.sum(KEY), sum(&want));
 }
 

@@ -133,10 +133,10 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
         let written = f.engine.try_send_now(conn, None, None, len, &mut header);
         written.is_some()
     };
-    // Some of 8 KiB and more are announced, so that the peer sees what that costs.
-    assert!(at_once(&mut f, 8191) && !at_once(&mut f, 8192));
+    // Some of 4 KiB and more are announced, so that the peer sees what that costs.
+    assert!(at_once(&mut f, 4095) && !at_once(&mut f, 4096));
     let announced = (0..1100).filter(|_| {
-        let header = sent(f.send(0, None, 8192).unwrap());
+        let header = sent(f.send(0, None, 4096).unwrap());
         f.flush();
         if header.op.is_get() {
             f.header(&Header::ats(header.index(true))).unwrap();
@@ -144,7 +144,7 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
         header.op.is_get()
     });
     assert_eq!(announced.count(), 8 * 8);
-    assert!(at_once(&mut f, 8191) && !at_once(&mut f, 8192));
+    assert!(at_once(&mut f, 4095) && !at_once(&mut f, 4096));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_peer_says_what_it_gets_and_sees_the_other_way_now_and_then() {
     f.header(&Header::with_get_limit(63)).unwrap();
     assert_eq!(count(&mut f, 40_000), 12 * 8);
     assert_eq!(count(&mut f, 10_000), 3 * 8);
-    assert_eq!(count(&mut f, 8_000), 0);
+    assert_eq!(count(&mut f, 4_000), 0);
     // It cannot get any.
     f.header(&Header::with_get_limit(0)).unwrap();
     assert_eq!(count(&mut f, 40_000), 0);
