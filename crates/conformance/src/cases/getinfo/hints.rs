@@ -472,7 +472,11 @@ fn progress(cx: &Cx<'_>) -> Outcome {
             domain(h).progress = Progress::Unspec;
             domain(h).control_progress = Progress::Unspec;
         },
-        |i| i.domain.progress != Progress::Unspec,
+        |i| match i.fabric.prov_name.as_deref() {
+            // As from C's, a program that does not ask for a thread gets none.
+            Some(name) if name.ends_with(";ofi_rxm") => i.domain.progress == Progress::Manual,
+            _ => i.domain.progress != Progress::Unspec,
+        },
     )
 }
 
