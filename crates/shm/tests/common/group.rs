@@ -16,7 +16,7 @@ pub(crate) const ENTRY: &str = "subprocess_member";
 /// A process of a group.
 #[derive(Debug)]
 pub(crate) struct Member {
-    child: Child,
+    pub(super) child: Child,
     says: Receiver<String>,
     pub(crate) incarnation: u32,
 }
@@ -28,11 +28,11 @@ pub(crate) struct Group {
     entry: String,
     pub(crate) name: String,
     seed: u64,
-    hostile: Option<usize>,
+    pub(super) hostile: Option<usize>,
     /// Where log lines go.
     log: Option<std::fs::File>,
     /// Parameters of the provider.
-    params: Vec<(String, String)>,
+    pub(super) params: Vec<(String, String)>,
     pub(crate) members: [Option<Member>; MEMBERS],
     lives: u32,
     /// The longest time that a death has taken to be noticed, in milliseconds each.
@@ -54,32 +54,10 @@ impl Group {
         }
     }
 
-    /// Marks a member as hostile: the others do not check what it sends.
-    pub(crate) fn with_hostile(mut self, hostile: usize) -> Self {
-        self.hostile = Some(hostile);
-        self
-    }
-
     /// Log lines of the members go there.
     pub(crate) fn with_log(mut self, log: std::fs::File) -> Self {
         self.log = Some(log);
         self
-    }
-
-    /// Members that are started get this parameter.
-    pub(crate) fn with_param(mut self, name: &str, value: u64) -> Self {
-        self.params.push((name.to_owned(), value.to_string()));
-        self
-    }
-
-    /// The most memory that a member has used at a time, in kilobytes.
-    pub(crate) fn peak(&self, own: usize) -> u64 {
-        let member = self.members[own].as_ref().expect("a member that lives");
-        let path = format!("/proc/{}/status", member.child.id());
-        let status = std::fs::read_to_string(path).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let peak = peak.expect("the kernel counts it");
-        peak.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Starts a member; it and those that live know each other. Returns once it is open.

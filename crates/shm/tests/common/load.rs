@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
+use ripstop_core::Address;
 use ripstop_core::provider::{
     AddressVector as _, AtomicCall, AvAttr, CompletionQueue as _, CqAttr, Domain as _,
     Endpoint as _, MrAttr, RecvKind, RmaCall, SendKind, Sharing, Token,
 };
-use ripstop_core::{Address, Info};
-use ripstop_mem::{Parked, UserBuf, copy_out};
+use ripstop_mem::{Parked, copy_out};
 use ripstop_os::SharedBuf;
 use ripstop_types::{
     AtomicKind, AtomicOp, Completion, Datatype, Errno, FiAddr, Flags, Progress, Result, RmaIov,
@@ -162,8 +162,6 @@ struct Pair {
 /// See [the module](self).
 struct Load {
     setup: Setup,
-    info: Info,
-    domain: Arc<Safe>,
     cq: Arc<<Safe as ripstop_core::provider::Domain>::Cq>,
     ep: Arc<<Safe as ripstop_core::provider::Domain>::Endpoint>,
     region: Option<SharedBuf>,
@@ -279,8 +277,6 @@ impl Load {
             .collect();
         Self {
             setup,
-            info,
-            domain,
             cq,
             ep,
             region: Some(region),
@@ -793,8 +789,4 @@ impl Pair {
             goal: None,
         }
     }
-}
-
-fn at(memory: &Parked, off: usize, len: usize) -> UserBuf {
-    memory.buf().skip(off).first(len)
 }

@@ -1,11 +1,9 @@
 //! Another process of a test.
 
 use std::fmt::Display;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-
-use super::PATIENCE;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 const SAYS: &str = "says ";
 
@@ -18,7 +16,6 @@ pub(crate) fn tell_parent(what: impl Display) {
 /// This program again, with one test as its main function; killed when it is dropped.
 pub(crate) struct Other {
     pub(crate) child: Child,
-    orders: ChildStdin,
     /// What it has said.
     pub(crate) said: Receiver<String>,
 }
@@ -33,7 +30,6 @@ impl Other {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let orders = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (tell, said) = channel();
         std::thread::spawn(move || {
@@ -45,25 +41,7 @@ impl Other {
                 }
             }
         });
-        Self {
-            child,
-            orders,
-            said,
-        }
-    }
-
-    /// Sends it a line.
-    pub(crate) fn tell(&mut self, order: &str) {
-        writeln!(self.orders, "{order}").unwrap();
-    }
-
-    /// Waits for what it [says](tell_parent) next.
-    pub(crate) fn hear(&self) -> String {
-        match self.said.recv_timeout(PATIENCE) {
-            Ok(what) => what,
-            Err(RecvTimeoutError::Timeout) => panic!("the other process says nothing"),
-            Err(RecvTimeoutError::Disconnected) => panic!("the other process has ended"),
-        }
+        Self { child, said }
     }
 
     pub(crate) fn id(&self) -> String {

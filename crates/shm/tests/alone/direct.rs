@@ -4,24 +4,14 @@
 //! The library has no hook for that moment. The writer writes different bytes without end, and is stopped
 //! (`SIGSTOP`) and continued until the region has the start of one write and the rest of the previous
 //! one: then it was stopped during a write.
-#![deny(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
-
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
-#[allow(dead_code, reason = "each test takes what it needs")]
-#[path = "common/freed.rs"]
-mod freed;
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::FileExt as _;
 use std::sync::mpsc::TryRecvError;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-use common::other::{Other, tell_parent};
-use common::{End, PATIENCE, Safe, bytes, info_for, mr_attr, noticed_within, open, pattern, safe};
 use ripstop_core::log::{self, Imported, Record, Sink};
 use ripstop_core::provider::{
     CompletionQueue as _, Domain, Endpoint as _, RecvKind, RmaCall, SendKind, Sharing,
@@ -33,6 +23,12 @@ use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading};
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
 };
+
+use crate::common::other::{Other, tell_parent};
+use crate::common::{
+    End, PATIENCE, Safe, bytes, info_for, mr_attr, noticed_within, open, pattern, safe,
+};
+use crate::{freed, turn};
 
 const ROLE: &str = "RIPSTOP_SHM_TEST_ROLE";
 const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
@@ -55,13 +51,6 @@ const LATE: Duration = Duration::from_millis(900);
 
 /// How long a writer is helped where it may not reach the memory by itself yet.
 const HELP: Duration = Duration::from_millis(10);
-
-/// One test at a time: all lines of the log are its own, and the descriptors that it counts.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn wanted() -> Info {
     let caps = Flags::MSG | Flags::RMA | Flags::SOURCE | Flags::DIRECTED_RECV;
@@ -244,7 +233,7 @@ impl There {
             // What is not mapped passes through the rings.
             ("FI_SHM_DISABLE_CMA", "1"),
         ];
-        let child = Other::start("subprocess_peer", &environment);
+        let child = Other::start("direct::subprocess_peer", &environment);
         let name = Address::Str(String::new());
         let mut there = Self { child, name };
         there.name = Address::Str(there.hear("name", rest));

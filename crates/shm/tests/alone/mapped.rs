@@ -1,17 +1,8 @@
 //! Regions that peers map and access directly.
-#![deny(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
-#[allow(dead_code, reason = "each test takes what it needs")]
-#[path = "common/freed.rs"]
-mod freed;
-
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use common::{End, Serial, bytes, info_for, mr_attr, open, pattern, serial};
 use ripstop_core::Info;
 use ripstop_core::provider::{
     AtomicCall, CompletionQueue, Domain, Endpoint as _, RmaCall, SendKind, Sharing,
@@ -22,8 +13,8 @@ use ripstop_types::{
     AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading,
 };
 
-/// One test at a time, so that one can count what it leaves behind.
-static TURN: Mutex<()> = Mutex::new(());
+use crate::common::{self, End, Serial, bytes, info_for, mr_attr, open, pattern, serial};
+use crate::{freed, turn};
 
 fn wanted() -> Info {
     let caps = Flags::MSG | Flags::TAGGED | Flags::RMA | Flags::ATOMIC;
@@ -80,7 +71,7 @@ struct Two {
 
 impl Two {
     fn new() -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn();
         let info = wanted();
         let domain = serial(&info);
         let (near, far) = (open(&serial(&info), &info), open(&domain, &info));

@@ -1,20 +1,17 @@
 //! Two endpoints whose threads share one processor.
-#![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
-
-#[expect(dead_code, reason = "each test takes what it needs")]
-mod common;
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use common::{End, Safe, bytes, info, open, pattern, safe};
 use ripstop_core::provider::CompletionQueue as _;
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, FiAddr, Threading};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::common::{End, Safe, bytes, info, open, pattern, safe};
+use crate::turn;
 
 /// Many times the size of the rings.
 const LEN: usize = 1 << 20;
@@ -64,6 +61,12 @@ fn in_turn(from: &End<Safe>, at: &End<Safe>, to: FiAddr, text: &Parked, room: &P
 /// when they cannot go on, rather than when the system takes it away.
 #[test]
 fn ends_on_one_core_yield_to_each_other() {
+    let _turn = turn();
+    // The thread of the test may run others afterwards.
+    thread::scope(|scope| scope.spawn(both_on_one_core).join().unwrap());
+}
+
+fn both_on_one_core() {
     pin();
     let info = info(None, Threading::Safe);
     let [from, at] = [(); 2].map(|()| open(&safe(&info), &info));
