@@ -100,8 +100,17 @@ const LAST: u64 = 1 << 34;
 enum Outgoing {
     /// Its header, or none.
     Header,
-    /// A packet: how long, its buffer once it has one, how much is there.
-    Packet(usize, Option<u16>, usize, bool),
+    /// A packet.
+    Packet {
+        /// Its length in bytes.
+        len: usize,
+        /// Its buffer, once it has one.
+        slot: Option<u16>,
+        /// How many bytes of it have been taken.
+        have: usize,
+        /// Whether the engine waits until the peer has it.
+        ack: bool,
+    },
     /// A write.
     Write(Writing),
     /// A read: its requests that are not posted.
@@ -285,14 +294,14 @@ impl Pipe {
         let slot = !self.free.is_empty() && self.room > 0;
         self.ended
             || match &self.outgoing {
-                Outgoing::Packet(_, Some(_), ..) => true,
+                Outgoing::Packet { slot: Some(_), .. } => true,
                 Outgoing::Write(writing) if writing.is_empty() => false,
                 Outgoing::Write(writing) => {
                     let sends = writing.data.is_none() || self.credits.may_send();
                     writing.slot.is_some() || slot && sends
                 }
                 Outgoing::Read(_) => false,
-                Outgoing::Header | Outgoing::Packet(..) => slot && self.credits.may_send(),
+                Outgoing::Header | Outgoing::Packet { .. } => slot && self.credits.may_send(),
             }
     }
 
@@ -486,7 +495,7 @@ impl Pipe {
                 }
                 Ok(used)
             }
-            Outgoing::Packet(..) => self.fill_packet(vec, skip),
+            Outgoing::Packet { .. } => self.fill_packet(vec, skip),
             Outgoing::Write(writing) if writing.is_empty() => Err(Errno::EAGAIN),
             Outgoing::Write(_) => self.fill_write(vec, skip),
             Outgoing::Read(_) => Err(Errno::EAGAIN),
@@ -535,7 +544,12 @@ impl Pipe {
         match started {
             Started::Acknowledgement => {}
             Started::Packet(len, ack) if (BASE_LEN..=self.shape.packet_max).contains(&len) => {
-                self.outgoing = Outgoing::Packet(len, None, 0, ack);
+                self.outgoing = Outgoing::Packet {
+                    len,
+                    slot: None,
+                    have: 0,
+                    ack,
+                };
             }
             Started::Packet(..) => return Err(Errno::EMSGSIZE),
             Started::Write(to, len, ack, data) => {
@@ -566,7 +580,13 @@ impl Pipe {
     }
 
     fn fill_packet(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
-        let Outgoing::Packet(len, slot, have, ack) = self.outgoing else {
+        let Outgoing::Packet {
+            len,
+            slot,
+            have,
+            ack,
+        } = self.outgoing
+        else {
             return Ok(0);
         };
         let slot = match slot {
@@ -583,7 +603,12 @@ impl Pipe {
             .bytes(self.shape.buffer_at(slot) + have, len - have);
         let used = vec.copy_part(skip, room);
         let have = have + used;
-        self.outgoing = Outgoing::Packet(len, Some(slot), have, ack);
+        self.outgoing = Outgoing::Packet {
+            len,
+            slot: Some(slot),
+            have,
+            ack,
+        };
         if have == len {
             self.outgoing = Outgoing::Header;
             let mark = if ack { ACKED } else { 0 };
