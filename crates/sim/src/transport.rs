@@ -8,7 +8,7 @@ use std::time::Duration;
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Spare};
 use ripstop_stream::{
     ConnectionBound, EpollOnly, HandshakeError, Link, Listener, Origin, PacketTerms, ReadBy,
-    System as _, Transport, Tunables,
+    System as _, Transport, Tunables, xnet,
 };
 use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::rdm::Greeting;
@@ -96,8 +96,7 @@ impl Transport for Sim {
         own: &SocketAddr,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        let port = own.port();
-        Ok(Greeting { port, ..greeting }.emit().to_vec())
+        Ok(xnet::request_data(own, greeting))
     }
 
     fn read_request(
@@ -107,8 +106,7 @@ impl Transport for Sim {
         from: &SocketAddr,
         data: &[u8],
     ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
-        let greeting = Greeting::parse(data).map_err(HandshakeError::Wrong)?;
-        Ok((greeting, SocketAddr::new(from.ip(), greeting.port)))
+        xnet::read_request(from, data)
     }
 
     fn is_in_packets(params: &Params) -> bool {

@@ -64,6 +64,5 @@ pub use transport::listener::Listener;
 pub use transport::offer::{Lent, Offer};
 pub use transport::readiness::{EpollOnly, Readiness, ReadyLink};
 pub use transport::registering::Registering;
-pub use transport::rxm;
-pub use transport::{ConnectionBound, HandshakeError, Origin, Transport};
+pub use transport::{ConnectionBound, HandshakeError, Origin, Transport, rxm, xnet};
 pub use tunables::{Defaults, Given, LISTEN_BACKLOG, Tunables};

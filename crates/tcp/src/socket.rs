@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ripstop_os::{Connect, IoVec, IoVecMut, Shutdown, Socket, Spare, clock};
 use ripstop_stream::{
-    Account, EpollOnly, HandshakeError, Link, Listener, Origin, Os, Traffic, Transport, bind,
+    Account, EpollOnly, HandshakeError, Link, Listener, Origin, Os, Traffic, Transport, bind, xnet,
 };
 use ripstop_types::Result;
 use ripstop_wire::xnet::rdm::Greeting;
@@ -87,8 +87,7 @@ impl Transport for Tcp {
         own: &SocketAddr,
         greeting: Greeting,
     ) -> Result<Vec<u8>> {
-        let port = own.port();
-        Ok(Greeting { port, ..greeting }.emit().to_vec())
+        Ok(xnet::request_data(own, greeting))
     }
 
     fn read_request(
@@ -98,8 +97,7 @@ impl Transport for Tcp {
         from: &SocketAddr,
         data: &[u8],
     ) -> core::result::Result<(Greeting, SocketAddr), HandshakeError> {
-        let greeting = Greeting::parse(data).map_err(HandshakeError::Wrong)?;
-        Ok((greeting, SocketAddr::new(from.ip(), greeting.port)))
+        xnet::read_request(from, data)
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod offer;
 pub(crate) mod readiness;
 pub(crate) mod registering;
 pub mod rxm;
+pub mod xnet;
 
 use std::fmt::{self, Debug};
 use std::time::Duration;
