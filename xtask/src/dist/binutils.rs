@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context as _, ensure};
+use crate::dist::program;
 
 /// The programs.
 const PROGRAMS: [&str; 2] = ["objcopy", "objdump"];
@@ -23,16 +23,12 @@ pub(crate) fn check() -> anyhow::Result<()> {
 /// # Errors
 /// When it is not installed, and when it fails, with what it said.
 pub(crate) fn run(
-    program: &str,
+    name: &str,
     with: impl FnOnce(&mut Command) -> &mut Command,
 ) -> anyhow::Result<String> {
-    let mut command = Command::new(program);
-    let output = with(&mut command)
-        .output()
-        .with_context(|| format!("cannot run {program}: install binutils"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?} failed: {said}");
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let mut command = Command::new(name);
+    let printed = program::output(with(&mut command), "install binutils")?;
+    Ok(String::from_utf8_lossy(&printed).into_owned())
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 
 use crate::dist::package::{self, Needs, VERSION};
+use crate::dist::program;
 use crate::workspace::Workspace;
 
 /// What is behind the version: the first packaging of it.
@@ -265,15 +266,7 @@ fn sums(root: &Path) -> anyhow::Result<(Vec<u8>, u64)> {
 
 /// Runs a program; returns what it printed.
 fn run(command: &mut Command) -> anyhow::Result<Vec<u8>> {
-    let output = command.output().with_context(|| {
-        format!(
-            "cannot run {}: is it installed?",
-            command.get_program().display()
-        )
-    })?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?} failed: {said}");
-    Ok(output.stdout)
+    program::output(command, "is it installed?")
 }
 
 #[cfg(test)]

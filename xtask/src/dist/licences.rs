@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use cargo_metadata::MetadataCommand;
 
+use crate::dist::program;
 use crate::workspace::Workspace;
 
 /// How the names of files with licences begin, in capitals.
@@ -63,7 +63,8 @@ fn linked(ws: &Workspace) -> anyhow::Result<BTreeSet<(Crate, String)>> {
             tree.args(["--package", &package.name]);
         }
     }
-    let said = output(&mut tree)?;
+    let said = program::output(&mut tree, "install the Rust toolchain")?;
+    let said = String::from_utf8_lossy(&said);
     Ok(said.lines().filter_map(line).collect())
 }
 
@@ -109,14 +110,6 @@ fn texts_of(folder: &Path) -> anyhow::Result<Vec<String>> {
         Ok(String::from_utf8_lossy(&text).replace('\r', ""))
     };
     files.iter().map(read).collect()
-}
-
-/// What a command prints.
-fn output(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.output().context("cannot run cargo")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?} failed: {said}");
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod exports;
 mod licences;
 mod objects;
 mod package;
+mod program;
 mod verbs;
 mod verify;
 mod wheel;
