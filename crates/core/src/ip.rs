@@ -10,6 +10,7 @@ use ripstop_types::{Flags, flags};
 use crate::address::Address;
 use crate::hints::{Group, Mismatch, Request};
 use crate::info::{Hints, Info};
+use crate::names::CNames as _;
 use crate::nic::{DeviceAttr, LinkAttr, LinkState, Nic};
 use crate::resolve::family;
 
@@ -261,13 +262,17 @@ fn no_address(hints: Option<&Hints>, addresses: &[LocalAddress]) -> Mismatch {
     };
     let (asked, remedy) = match hints {
         Some(hints) => (
-            format!("{:?}, {:?}", hints.addr_format, hints.caps & COMM),
+            format!(
+                "{}, {}",
+                hints.addr_format.c_names(),
+                (hints.caps & COMM).c_names()
+            ),
             "ask for another addr_format or less of FI_LOCAL_COMM and FI_REMOTE_COMM, \
-             or unset the variable that selects the interface",
+             or unset the variable that selects the interface (FI_TCP_IFACE, FI_VERBS_IFACE)",
         ),
         None => (
             "any".to_owned(),
-            "unset the variable that selects the interface",
+            "unset the variable that selects the interface (FI_TCP_IFACE, FI_VERBS_IFACE)",
         ),
     };
     Mismatch {

@@ -2,7 +2,8 @@
 
 use std::sync::Once;
 
-use crate::log;
+use crate::fi_warn;
+use crate::log::{self, Level, Subsys};
 use crate::param::{ParamType, Params, Unused, table};
 
 /// Why parameters of memory of devices have no effect.
@@ -210,5 +211,15 @@ fn configure_log(params: &Params) {
     log::select(level.as_deref(), prov.as_deref(), subsys.as_deref());
     if let Some(location) = location {
         log::set_location(&location, u32::try_from(mode).unwrap_or(0o600));
+    }
+    if let Some(level) = level
+        && !level.is_empty()
+        && Level::named(&level).is_none()
+    {
+        fi_warn!(
+            "core",
+            Subsys::Core,
+            "FI_LOG_LEVEL={level} is ignored: choose warn, trace, info or debug"
+        );
     }
 }

@@ -156,6 +156,14 @@ const IMPORTED: u64 = 1 << 63;
 
 const ALL_SUBSYSTEMS: u64 = 0x3ff << 4;
 
+impl Level {
+    /// The level of this name, in any case.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|level| word.eq_ignore_ascii_case(level.name()))
+    }
+}
+
 /// What is wanted: bits of levels, bits of subsystems, and the two above.
 static WANTED: AtomicU64 = AtomicU64::new(level_bit(Level::Warn) | ALL_SUBSYSTEMS);
 static PROVIDERS: RwLock<Option<Filter>> = RwLock::new(None);
@@ -307,12 +315,7 @@ pub(crate) fn set_interval(milliseconds: u64) {
 /// Selects what is logged: the level, and lists of providers and subsystems. A level that is no
 /// level is `warn`; without a list all are logged.
 pub(crate) fn select(level: Option<&str>, prov: Option<&str>, subsys: Option<&str>) {
-    let named = |each: &&Level| level.is_some_and(|word| word.eq_ignore_ascii_case(each.name()));
-    let level = Level::ALL
-        .iter()
-        .find(named)
-        .copied()
-        .unwrap_or(Level::Warn);
+    let level = level.and_then(Level::named).unwrap_or(Level::Warn);
     let mut wanted = (level_bit(level) << 1) - 1;
     let subsys = Filter::parse(subsys);
     let listed = Subsys::ALL.iter().filter(|each| subsys.allows(each.name()));

@@ -18,14 +18,29 @@ enum Output {
 static OUTPUT: Mutex<Output> = Mutex::new(Output::Stderr);
 
 /// Writes a line where the environment says, whoever takes the others, and at once, so that lines
-/// of several processes do not mix. A line that cannot be written is lost.
+/// of several processes do not mix. A line that has no room in a file, and all after it, go to `stderr`.
 pub fn write(record: &Record<'_>) {
-    let line = format_line(record);
-    let mut output = OUTPUT.lock();
-    let _lost = match &mut *output {
-        Output::Stderr => std::io::stderr().write_all(line.as_bytes()),
-        Output::Stdout => std::io::stdout().write_all(line.as_bytes()),
-        Output::File(file) => file.write_all(line.as_bytes()),
+    put(&mut OUTPUT.lock(), &format_line(record));
+}
+
+fn put(output: &mut Output, line: &str) {
+    let line = line.as_bytes();
+    // What neither a terminal nor a pipe takes is lost.
+    let _lost = match output {
+        Output::Stderr => std::io::stderr().write_all(line),
+        Output::Stdout => std::io::stdout().write_all(line),
+        Output::File(file) => match file.write_all(line) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                *output = Output::Stderr;
+                let why = format!(
+                    "libfabric:{}: the file of FI_LOG_LOCATION cannot be written ({error}), so the log goes to \
+                     stderr from here on\n",
+                    ripstop_os::pid()
+                );
+                std::io::stderr().write_all(&[why.as_bytes(), line].concat())
+            }
+        },
     };
 }
 
@@ -67,6 +82,14 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn what_finds_no_room_goes_to_stderr() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut output = Output::File(full);
+        put(&mut output, "a line of a test\n");
+        assert!(matches!(output, Output::Stderr));
+    }
 
     #[test]
     fn files_are_new_and_private() {

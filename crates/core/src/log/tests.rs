@@ -73,6 +73,8 @@ fn the_environment_selects_level_subsystem_and_provider() {
     assert!(!enabled("tcp", Level::Warn, Subsys::Eq));
     assert!(!enabled("noisy", Level::Warn, Subsys::Cq));
     assert!(provider_filtered("Noisy"));
+    assert_eq!(Level::named("Info"), Some(Level::Info));
+    assert_eq!(Level::named("no such level"), None);
     select(Some("no such level"), None, None);
     assert!(enabled("noisy", Level::Warn, Subsys::Eq));
     assert!(!enabled("noisy", Level::Trace, Subsys::Eq));
