@@ -2,6 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -9,6 +11,12 @@ use super::args::WORKER;
 use super::protocol::{Answer, Measured, Order, Sample, Setup, Side, Test};
 use super::subject::{Lacks, Subject, Wanted};
 use crate::exit::ClosedPipesAreErrors;
+
+/// How long a process may take to close what it has open, which is when hooks of a library write their files.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// How to start the processes of a subject.
 #[derive(Clone, Debug)]
@@ -36,10 +44,13 @@ impl Start<'_> {
     }
 }
 
-/// One process. It is stopped when this is dropped.
+/// One process. When this is dropped, it closes what it has open, or is stopped where it cannot be asked to.
 struct Process {
     child: Child,
-    orders: ChildStdin,
+    /// It ends when these do.
+    orders: Option<ChildStdin>,
+    /// Whether it opens what it measures, or carries out an order: that may never end.
+    is_busy: bool,
     answers: BufReader<ChildStdout>,
     name: String,
     address: Vec<u8>,
@@ -71,7 +82,8 @@ impl Process {
         };
         Ok(Self {
             child,
-            orders,
+            orders: Some(orders),
+            is_busy: true,
             answers: BufReader::new(answers),
             name: start.name(rank),
             address: Vec::new(),
@@ -101,7 +113,10 @@ impl Process {
         let line = serde_json::to_string(order)?;
         let _errors = ClosedPipesAreErrors::new();
         // A process that is gone has said why, or says so by the end of its answers.
-        let _ = writeln!(self.orders, "{line}").and_then(|()| self.orders.flush());
+        if let Some(orders) = &mut self.orders {
+            let _ = writeln!(orders, "{line}").and_then(|()| orders.flush());
+        }
+        self.is_busy = true;
         Ok(())
     }
 
@@ -116,6 +131,7 @@ impl Process {
             let status = self.child.wait()?;
             bail!("{} ended without a word: {status}", self.name);
         }
+        self.is_busy = false;
         match serde_json::from_str(&line) {
             Ok(Answer::Failed(why)) => bail!("{}: {why}", self.name),
             Ok(Answer::Lacks(what)) => Err(Lacks(what).into()),
@@ -142,9 +158,21 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Asks it to end.
+    fn dismiss(&mut self) {
+        self.orders = None;
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be in the middle of a test that will not end.
+        self.dismiss();
+        let end = Instant::now() + CLOSING;
+        while !self.is_busy && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
+            thread::sleep(LOOK);
+        }
+        // One that has ended is not there to be stopped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -152,6 +180,13 @@ impl Drop for Process {
 
 /// The processes of one subject, by rank, which measure together.
 pub struct Crew(Vec<Process>);
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        // They close at the same time: endpoints may wait for each other.
+        self.0.iter_mut().for_each(Process::dismiss);
+    }
+}
 
 impl Crew {
     /// Starts all, and waits until they know each other.
@@ -229,5 +264,44 @@ impl Crew {
             .filter(|(other, _)| *other != rank);
         let words = others.filter_map(|(_, process)| process.last_words());
         words.fold(error, |error, words| error.context(words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that carries out an order or not.
+    fn process(command: &mut Command, is_busy: bool) -> Process {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
+        Process {
+            orders: child.stdin.take(),
+            is_busy,
+            answers: BufReader::new(child.stdout.take().expect("a pipe")),
+            child,
+            name: String::new(),
+            address: Vec::new(),
+            provider: Measured::default(),
+        }
+    }
+
+    #[test]
+    fn a_process_closes_what_it_has_open() {
+        let says = std::env::temp_dir().join(format!("ripstop-crew-{}", std::process::id()));
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"cat; echo closed >"$0""#]).arg(&says);
+        drop(Crew(vec![process(&mut command, false)]));
+        let said = std::fs::read_to_string(&says).expect("it was not stopped before");
+        std::fs::remove_file(&says).expect("it is there");
+        assert_eq!(said, "closed\n");
+    }
+
+    #[test]
+    fn one_in_the_middle_of_an_order_is_stopped() {
+        let busy = process(Command::new("sleep").arg("1000"), true);
+        let start = Instant::now();
+        drop(busy);
+        assert!(start.elapsed() < CLOSING);
     }
 }
