@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use ripstop_core::params;
 use ripstop_core::provider::Provider;
 use ripstop_core::registry::{Registration, Registry, registry};
 use ripstop_lnx::LnxProvider;
@@ -50,6 +51,18 @@ fn load_all(is_shown: bool) -> &'static Registry {
     LazyLock::force(&RXM_VERBS);
     objects::list(registry(), is_shown);
     registry()
+}
+
+/// Says that `FI_HOOK` does nothing, where it is set and this program uses the Rust objects; and what to do instead.
+pub fn note_hooks(instead: &str) {
+    // The registry declares the parameters of the core.
+    let _ready = registry();
+    let hooks = params().get::<String>(None, "hook").unwrap_or_default();
+    if !hooks.is_empty() {
+        eprintln!(
+            "note: FI_HOOK={hooks} has no effect on Ripstop in Rust, only on programs of libfabric.so.1: {instead}"
+        );
+    }
 }
 
 /// The tcp provider.

@@ -158,3 +158,13 @@ fn wrong_options_say_what_to_do() {
         assert!(errors.contains(advice), "{options:?}: {errors}");
     }
 }
+
+#[test]
+fn hooks_that_have_no_effect_are_named() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ripstop"));
+    command.args(["perf", "--pairs", "1", "--sizes", "8", "--iterations", "32"]);
+    let output = command.env("FI_HOOK", "perf").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("note: FI_HOOK=perf has no effect"), "{said}");
+}

@@ -12,6 +12,7 @@ use super::plan::Plan;
 use super::protocol::{Kind, Setup, Test};
 use super::report::{self, Library, Report, Series, Taken};
 use super::subject::{Lacks, Subject, Wanted};
+use crate::providers::note_hooks;
 
 /// The providers that Ripstop measures by default.
 const PROVIDERS: [&str; 2] = ["tcp", "shm"];
@@ -31,6 +32,12 @@ const IP: [&str; 1] = ["tcp"];
 /// For options that ask for what is not there, and when a process fails.
 pub fn main(options: &Options) -> Result<()> {
     let subjects = Subject::list(&options.lib)?;
+    if subjects.contains(&Subject::Native) {
+        note_hooks(match options.lib.is_empty() {
+            true => "give one with --lib",
+            false => "A is measured without it",
+        });
+    }
     let providers = providers(options, &subjects)?;
     let plan = Plan::new(options);
     let cores = cores::choose(options.cores)?;

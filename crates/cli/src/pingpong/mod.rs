@@ -33,6 +33,7 @@ use control::Control;
 pub fn main() -> Result<()> {
     let args = Args::parse();
     let hints = args.hints()?;
+    providers::note_hooks("fi_pingpong of C libfabric is one");
     // A wrong option ends the program now and not when the other side is there.
     let info = find(&hints)?;
     if let Some(provider) = objects::find(info.prov_name()) {
