@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use ripstop_cli::outln;
 use serde::{Deserialize, Serialize};
 
 use crate::callgrind::Cost;
@@ -99,7 +100,7 @@ pub(crate) fn check(lib: Option<&Path>, lower: bool) -> Result<bool> {
     let mut budget = Budget::parse(&text)?;
     let mut good = has_only_fallen(&budget);
     if !callgrind::is_there() {
-        println!("SKIP counts: valgrind is not installed");
+        outln!("SKIP counts: valgrind is not installed");
         return Ok(good);
     }
     let lib = match lib {
@@ -110,7 +111,7 @@ pub(crate) fn check(lib: Option<&Path>, lower: bool) -> Result<bool> {
         let device = match Device::of(provider) {
             Ok(device) => device,
             Err(why) => {
-                println!("SKIP {provider}: {why:#}");
+                outln!("SKIP {provider}: {why:#}");
                 continue;
             }
         };
@@ -184,12 +185,12 @@ fn check_one(provider: &str, key: &str, quantity: Quantity, cost: Cost, allowed:
     let slack = quantity.slack(most);
     let good = count <= (most + slack).min(limit(provider, key));
     let (word, what) = (if good { "PASS" } else { "FAIL" }, quantity.name());
-    println!("{word} {provider} {key}: {count:.0} {what}, budget {allowed}");
+    outln!("{word} {provider} {key}: {count:.0} {what}, budget {allowed}");
     if cost.late > 0.01 {
-        println!("     {:.0} % of the messages were late", cost.late * 100.0);
+        outln!("     {:.0} % of the messages were late", cost.late * 100.0);
     }
     if count < most - slack {
-        println!("     the budget can fall: bench/budget --lower");
+        outln!("     the budget can fall: bench/budget --lower");
     }
     // The slack is not handed on: only what was counted enters the file.
     *allowed = (*allowed).min(count.max(0.0).ceil() as u32);
@@ -218,15 +219,15 @@ fn has_only_fallen(budget: &Budget) -> bool {
             continue;
         };
         for raised in later.raised_since(&earlier) {
-            println!("FAIL the budget may only fall: {raised} since {commit}");
+            outln!("FAIL the budget may only fall: {raised} since {commit}");
             good = false;
         }
         later = earlier;
         compared = true;
     }
     match (good, compared) {
-        (true, true) => println!("PASS the budget has not risen"),
-        (true, false) => println!("SKIP the budget since: git has no version of it here"),
+        (true, true) => outln!("PASS the budget has not risen"),
+        (true, false) => outln!("SKIP the budget since: git has no version of it here"),
         (false, _) => {}
     }
     good

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
+use ripstop_cli::outln;
 
 /// Instructions of our part that are looked at, in bytes; the provider must begin within.
 const WINDOW: u64 = 0x200;
@@ -214,9 +215,9 @@ pub(crate) fn check(lib: &Path) -> Result<bool> {
             ]);
         }
     }
-    println!("{table}");
+    outln!("{table}");
     for line in lines {
-        println!("{line}");
+        outln!("{line}");
     }
     Ok(good)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use ripstop_cli::outln;
 
 use crate::device::Device;
 use crate::operation::Operation;
@@ -25,7 +26,7 @@ pub(crate) fn print(libs: &[PathBuf], provider: &str) -> Result<()> {
     table.load_style(UTF8_FULL_CONDENSED);
     let mut header = vec!["instructions".to_owned()];
     for (number, lib) in (b'A'..).zip(&libs) {
-        println!("{}  {}", char::from(number), lib.display());
+        outln!("{}  {}", char::from(number), lib.display());
         header.push(char::from(number).to_string());
     }
     table.set_header(header);
@@ -42,9 +43,9 @@ pub(crate) fn print(libs: &[PathBuf], provider: &str) -> Result<()> {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    println!("{table}\n{provider}, 8 bytes, user space only");
+    outln!("{table}\n{provider}, 8 bytes, user space only");
     if late > 0.0 {
-        println!(
+        outln!(
             "up to {:.1} % of the messages were not there at the first read",
             late * 100.0
         );

@@ -35,6 +35,7 @@ use clap::{Parser, Subcommand};
 
 use operation::Operation;
 use ripstop_cli::exit;
+use ripstop_cli::outln;
 use ripstop_cli::perf::{self, WORKER, WorkerOptions};
 
 /// Compares and counts what a libfabric.so.1 does.
@@ -146,7 +147,7 @@ fn run(command: Command) -> Result<bool> {
 /// Counts what lies before a provider's code in a library, that of target/dist without one.
 fn count_calls(lib: Option<&Path>) -> Result<bool> {
     if !calls::is_there() {
-        println!("SKIP calls: objdump is not installed");
+        outln!("SKIP calls: objdump is not installed");
         return Ok(true);
     }
     match lib {

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use ripstop_cli::outln;
 use ripstop_cli::perf::digits;
 
 use super::Options;
@@ -61,7 +62,7 @@ pub(super) fn print(dir: &Path, options: &Options) -> Result<()> {
     } else {
         &options.comparison.provider
     };
-    println!(
+    outln!(
         "\nfabtests of {}: microseconds a transfer (less is better), medians of {rounds}",
         dir.display()
     );
@@ -98,7 +99,7 @@ pub(super) fn print(dir: &Path, options: &Options) -> Result<()> {
                 table.add_row(row(name, size, &samples));
             }
         }
-        println!("{table}");
+        outln!("{table}");
     }
     Ok(())
 }

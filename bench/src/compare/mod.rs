@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use cores::Cores;
+use ripstop_cli::outln;
 use ripstop_cli::perf::{Kind, size};
 
 use crate::comparison::Comparison;
@@ -127,7 +128,7 @@ pub(crate) fn main(options: &Options) -> Result<bool> {
     }
     let verdicts = targets::verdicts(&record);
     if options.comparison.json {
-        println!("{:#}", table::json(&record, &verdicts));
+        outln!("{:#}", table::json(&record, &verdicts));
     } else {
         table::print(&record, &verdicts);
     }

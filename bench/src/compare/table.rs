@@ -1,6 +1,7 @@
 //! The report as tables and as JSON.
 
 use comfy_table::Table;
+use ripstop_cli::outln;
 use ripstop_cli::perf::{Kind, WINDOW, bytes, digits};
 use serde_json::{Value, json};
 
@@ -14,17 +15,17 @@ const BANDWIDTH_FROM: usize = 4 << 10;
 
 /// Prints everything on standard output.
 pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
-    println!("{}", record.machine);
+    outln!("{}", record.machine);
     for subject in &record.subjects {
-        println!("  {:<9} {}", subject.label, subject.about);
+        outln!("  {:<9} {}", subject.label, subject.about);
     }
-    println!(
+    outln!(
         "medians, ± half the distance of the quartiles; {WINDOW} messages or operations under way but \
          for latency and where it is said; both: each side at once, the figure is of one side\n\
          near: a handover of a cache line takes less than {FAR_FROM_NS} ns; far: that or more"
     );
     if record.moved() > 0 {
-        println!(
+        outln!(
             "{} rounds are left out: the cores moved while they were taken",
             record.moved()
         );
@@ -41,19 +42,19 @@ pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
                     if !tests.is_empty() {
                         let by = by(sweep).map_or_else(String::new, |by| format!(" by {by}"));
                         let (what, place) = (title(kind), place(record, distance));
-                        println!("\n{provider}, {what}{by}, {place}");
-                        println!("{}", rows(record, &tests, distance));
+                        outln!("\n{provider}, {what}{by}, {place}");
+                        outln!("{}", rows(record, &tests, distance));
                     }
                 }
             }
         }
     }
-    println!(
+    outln!(
         "\nTargets: the worst of all tests that a row is about, in groups that have a third of the rounds\n{}",
         verdict_table(verdicts)
     );
     for (what, by) in missing(record).chain(ELSEWHERE) {
-        println!("not here: {what}: {by}");
+        outln!("not here: {what}: {by}");
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use ripstop_cli::outln;
 
 use crate::comparison::Comparison;
 use crate::saved;
@@ -89,7 +90,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         saved::save(&record, path)?;
     }
     if options.comparison.json {
-        println!("{:#}", report::json(&record));
+        outln!("{:#}", report::json(&record));
     } else {
         report::print(&record);
     }

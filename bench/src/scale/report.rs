@@ -1,6 +1,7 @@
 //! The report as tables and as JSON.
 
 use comfy_table::Table;
+use ripstop_cli::outln;
 use ripstop_cli::perf::digits;
 use serde_json::{Value, json};
 
@@ -14,22 +15,22 @@ const WIDTH: usize = 72;
 
 /// Prints everything on standard output.
 pub(super) fn print(record: &Record) {
-    println!("{}", record.machine);
+    outln!("{}", record.machine);
     for subject in &record.subjects {
-        println!("  {:<8} {}", subject.label, subject.about);
+        outln!("  {:<8} {}", subject.label, subject.about);
     }
-    println!("{}", handover(record));
-    println!("medians; each sample is taken by new processes; less is better in all rows");
+    outln!("{}", handover(record));
+    outln!("medians; each sample is taken by new processes; less is better in all rows");
     for curve in Curve::ALL {
         let rows = rows(record, curve);
         if !rows.is_empty() {
-            println!("\n{}", curve.title());
-            println!("{rows}");
+            outln!("\n{}", curve.title());
+            outln!("{rows}");
         }
     }
     let groups = record.points.iter().any(|p| p.curve == Curve::Collectives);
     if groups && record.subjects.iter().all(|s| s.role != Role::Mpi) {
-        println!("not here: MPICH: name a virtual environment that has it with --mpi");
+        outln!("not here: MPICH: name a virtual environment that has it with --mpi");
     }
 }
 

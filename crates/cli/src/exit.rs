@@ -1,6 +1,8 @@
 //! How a tool ends.
 
-use std::process::ExitCode;
+use std::fmt;
+use std::io::{Write as _, stdout};
+use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -9,15 +11,36 @@ use signal_hook::consts::SIGPIPE;
 use signal_hook::flag;
 use thiserror::Error;
 
+/// Prints a line of output as `println!` does, and ends the process with an error where it cannot be written.
+#[macro_export]
+macro_rules! outln {
+    () => { $crate::exit::print(format_args!("\n")) };
+    ($($arg:tt)*) => { $crate::exit::print(format_args!("{}\n", format_args!($($arg)*))) };
+}
+
+/// As [`outln!`], without the end of the line.
+#[macro_export]
+macro_rules! out {
+    ($($arg:tt)*) => { $crate::exit::print(format_args!($($arg)*)) };
+}
+
+/// Writes to the standard output, and ends the process with an error where that fails: the disk of its file is full.
+pub fn print(text: fmt::Arguments<'_>) {
+    let mut out = stdout().lock();
+    if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
+        eprintln!("error: cannot write the output, which is incomplete: {error}");
+        process::exit(1);
+    }
+}
+
 /// Whether a write to a pipe that nobody reads ends this process.
 static ENDS_ON_CLOSED_PIPE: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// From now on the process ends quietly, as other Unix tools do, when it writes to a pipe that nobody reads
-/// any more (`fi_info | head`); each binary calls this first. The Rust runtime ignores `SIGPIPE`, and
-/// `println!` panics.
+/// any more (`fi_info | head`); each binary calls this first. The Rust runtime ignores `SIGPIPE`.
 pub fn end_on_closed_pipe() {
     ENDS_ON_CLOSED_PIPE.store(true, Ordering::Relaxed);
-    // Fails only for signals that cannot be caught; then `println!` panics as before.
+    // Fails only for signals that cannot be caught; then the write fails.
     let _ = flag::register_conditional_default(SIGPIPE, Arc::clone(&ENDS_ON_CLOSED_PIPE));
 }
 

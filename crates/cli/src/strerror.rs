@@ -1,5 +1,6 @@
 //! `fi_strerror`: the text of an error number (man page `fi_strerror(1)`).
 
+use crate::outln;
 use anyhow::Context as _;
 use clap::Parser;
 use ripstop_types::Errno;
@@ -25,7 +26,7 @@ pub fn main() -> anyhow::Result<()> {
             args.code
         )
     })?;
-    println!("{}", text(code));
+    outln!("{}", text(code));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Tools whose output nobody reads end quietly, as in `fi_info | true`.
+//! Tools whose output nobody reads end quietly, as in `fi_info | true`; those whose output finds no room say so.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
@@ -30,5 +30,30 @@ fn tools_end_quietly_when_nobody_reads_what_they_print() {
             "{program} {options:?}: {}",
             output.status
         );
+    }
+}
+
+/// The output is a file, and there is no room for it.
+#[test]
+fn tools_say_that_their_output_is_incomplete() {
+    for (program, options) in [
+        (env!("CARGO_BIN_EXE_fi_info"), &["-l"][..]),
+        (env!("CARGO_BIN_EXE_fi_info"), &["-p", "tcp"]),
+        (env!("CARGO_BIN_EXE_fi_info"), &["-e"]),
+        (env!("CARGO_BIN_EXE_fi_info"), &["--json"]),
+        (env!("CARGO_BIN_EXE_fi_strerror"), &["11"]),
+    ] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("the kernel has it");
+        let mut command = Command::new(program);
+        command.args(options).stdout(full).stderr(Stdio::piped());
+        let output = command.output().expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected =
+            "error: cannot write the output, which is incomplete: No space left on device";
+        assert!(said.starts_with(expected), "{program} {options:?}: {said}");
+        assert_eq!(output.status.code(), Some(1), "{program} {options:?}");
     }
 }

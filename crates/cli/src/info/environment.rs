@@ -1,5 +1,6 @@
 //! `fi_info -e` and `-g`: the environment variables that are read.
 
+use crate::outln;
 use ripstop_core::param::{Param, ParamType};
 use ripstop_core::params;
 
@@ -13,7 +14,7 @@ pub(super) fn listed(part: Option<&str>) -> impl Iterator<Item = Param> {
 /// Prints those.
 pub(super) fn print(part: Option<&str>) {
     for param in listed(part) {
-        println!("{}", text(&param));
+        outln!("{}", text(&param));
     }
 }
 

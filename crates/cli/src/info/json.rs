@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::args::Args;
 use super::{environment, long, why};
+use crate::outln;
 
 /// Prints one object: `interfaces`, `providers` with their reasons, and `parameters`.
 pub(super) fn print(args: &Args, registry: &Registry, request: &Request<'_>, infos: &[Info]) {
@@ -25,7 +26,7 @@ pub(super) fn print(args: &Args, registry: &Registry, request: &Request<'_>, inf
         let parameters = environment::listed(args.getenv.as_deref());
         object["parameters"] = parameters.map(parameter).collect();
     }
-    println!("{object:#}");
+    outln!("{object:#}");
 }
 
 /// An interface, with what its provider says beside the attributes.

@@ -1,5 +1,6 @@
 //! `fi_info -v` and `-i`: the whole structures, as `fi_tostr` prints them.
 
+use crate::out;
 use ripstop_core::Info;
 use ripstop_core::registry::Registry;
 
@@ -12,7 +13,7 @@ pub(super) fn print(registry: &Registry, infos: &[Info], part: Option<&str>) {
             continue;
         };
         if text.to_lowercase().contains(&part) {
-            print!("---\n{text}{}", comments(&remarks(registry, info)));
+            out!("---\n{text}{}", comments(&remarks(registry, info)));
         }
     }
 }

@@ -15,6 +15,7 @@ use ripstop_types::{Errno, Version};
 
 use crate::exit::Told;
 use crate::providers;
+use crate::{out, outln};
 use args::Args;
 
 /// The tool.
@@ -40,9 +41,9 @@ pub fn print_json() -> anyhow::Result<()> {
 
 /// `--version`.
 fn print_version() {
-    println!("fi_info: {}", env!("CARGO_PKG_VERSION"));
-    println!("libfabric: {}", ripstop_capi::RELEASE);
-    println!("libfabric api: {}", Version::CURRENT);
+    outln!("fi_info: {}", env!("CARGO_PKG_VERSION"));
+    outln!("libfabric: {}", ripstop_capi::RELEASE);
+    outln!("libfabric api: {}", Version::CURRENT);
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
@@ -78,7 +79,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
 /// What the options ask to see.
 fn print(args: &Args, registry: &Registry, infos: &[Info]) {
     if args.shows_environment() && args.markdown {
-        print!("{}", environment::markdown(args.getenv.as_deref()));
+        out!("{}", environment::markdown(args.getenv.as_deref()));
     } else if args.shows_environment() {
         environment::print(args.getenv.as_deref());
     } else if args.is_verbose() {

@@ -1,5 +1,6 @@
 //! The short forms: a few lines for each interface or provider.
 
+use crate::{out, outln};
 use ripstop_core::Info;
 use ripstop_core::names::CNames as _;
 use ripstop_types::Version;
@@ -7,7 +8,7 @@ use ripstop_types::Version;
 /// Prints each interface.
 pub(super) fn print(infos: &[Info]) {
     for info in infos {
-        print!("{}", text(info));
+        out!("{}", text(info));
     }
 }
 
@@ -27,10 +28,10 @@ fn text(info: &Info) -> String {
 pub(super) fn print_providers(infos: &[Info]) {
     for info in infos {
         let version = Version(info.fabric.prov_version);
-        println!("{}:\n    version: {version}", info.prov_name());
+        outln!("{}:\n    version: {version}", info.prov_name());
         // Where a provider is from stands in place of its fabric.
         if let Some(object) = &info.fabric.name {
-            println!("    path: {object}");
+            outln!("    path: {object}");
         }
     }
 }

@@ -1,12 +1,13 @@
 //! `fi_info --why`: what each provider answers, and why not more.
 
+use crate::out;
 use ripstop_core::hints::Request;
 use ripstop_core::registry::{Answer, Registry};
 
 /// Prints the answer of each provider.
 pub(super) fn print(registry: &Registry, request: &Request<'_>) {
     for (provider, answer) in registry.ask(request) {
-        print!("{}", text(&provider, &answer));
+        out!("{}", text(&provider, &answer));
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::opened::MAPS;
 use super::protocol::{Kind, Measured, Sample, Test, WINDOW};
+use crate::outln;
 
 /// The message that is compared with a bare handover of a cache line, in bytes.
 const COMPARED: usize = 8;
@@ -373,7 +374,7 @@ impl Series {
 /// Prints tables on standard output.
 pub(super) fn print(report: &Report) {
     for (letter, library) in LETTERS.iter().zip(&report.libraries) {
-        println!("{letter}  {}", library.heading());
+        outln!("{letter}  {}", library.heading());
     }
     for series in &report.series {
         let what = match series.what() {
@@ -382,13 +383,13 @@ pub(super) fn print(report: &Report) {
             What::Group => format!("a group of {} processes", report.ranks.unwrap_or(1)),
             What::Peers => "peers inserted into an address vector".to_owned(),
         };
-        println!("\n{}: {what}", series.provider);
-        println!("{}", series.table(report.libraries.len()));
+        outln!("\n{}: {what}", series.provider);
+        outln!("{}", series.table(report.libraries.len()));
         if let Some(text) = series.handover_text() {
-            println!("{text}");
+            outln!("{text}");
         }
     }
-    println!("{}", legend(report));
+    outln!("{}", legend(report));
 }
 
 fn place(report: &Report) -> String {

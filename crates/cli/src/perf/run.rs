@@ -12,6 +12,7 @@ use super::plan::Plan;
 use super::protocol::{Kind, Setup, Test};
 use super::report::{self, Library, Report, Series, Taken};
 use super::subject::{Lacks, Subject, Wanted};
+use crate::outln;
 use crate::providers::note_hooks;
 
 /// The providers that Ripstop measures by default.
@@ -85,7 +86,7 @@ pub fn main(options: &Options) -> Result<()> {
         eprintln!("note: {what}");
     }
     if options.json {
-        println!("{:#}", report::json(&report));
+        outln!("{:#}", report::json(&report));
     } else {
         report::print(&report);
     }

@@ -9,6 +9,7 @@ use super::args::{Args, Sizes};
 use super::control::Control;
 use super::link::Link;
 use super::show;
+use crate::outln;
 
 /// Sizes without `-S`.
 const DEFAULTS: [usize; 6] = [64, 256, 1024, 4096, 65536, 1 << 20];
@@ -74,9 +75,9 @@ pub(super) fn run<D: Domain>(
             continue;
         }
         if std::mem::take(&mut first) {
-            println!("{}", show::header());
+            outln!("{}", show::header());
         }
-        println!("{}", show::line(size, sent, acked, took));
+        outln!("{}", show::line(size, sent, acked, took));
     }
     link.finish(control)
 }

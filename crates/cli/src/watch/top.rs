@@ -11,6 +11,7 @@ use ripstop_core::status::{Count, Counter, Peer, PeerState, Snapshot, Traffic, W
 use serde_json::{Value, json};
 
 use super::process::{self, Activity, Domain, Process};
+use crate::out;
 
 /// What `ripstop top` is asked for.
 #[derive(Args, Debug)]
@@ -48,9 +49,9 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         };
         if !options.json && !options.once && stdout().is_terminal() {
             // Clears the screen.
-            print!("\x1b[H\x1b[2J");
+            out!("\x1b[H\x1b[2J");
         }
-        print!("{shown}");
+        out!("{shown}");
         stdout().flush()?;
         if options.once || matches!(process.activity, Activity::Ended(_)) {
             return Ok(());

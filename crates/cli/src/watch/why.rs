@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::follow::{Cause, Step, Way, follow};
 use super::process::{self, Activity, Process};
+use crate::{out, outln};
 
 /// What `ripstop why` is asked for.
 #[derive(Args, Debug)]
@@ -34,11 +35,11 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         .filter_map(|way| other(process, way))
         .collect();
     match options.json {
-        true => println!("{:#}", to_json(process, first, &others)),
+        true => outln!("{:#}", to_json(process, first, &others)),
         false => {
-            print!("{}", text(process, first));
+            out!("{}", text(process, first));
             for other in others {
-                println!("or: {other}");
+                outln!("or: {other}");
             }
         }
     }
