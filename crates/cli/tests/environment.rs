@@ -25,6 +25,16 @@ fn the_document_is_the_table_of_the_library() {
     );
 }
 
+#[test]
+fn a_name_that_no_variable_has_is_an_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fi_info"));
+    let out = command.args(["-g", "TCP_NOPE"]).output();
+    let out = out.expect("fi_info starts");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("no variable has TCP_NOPE"), "{said}");
+    assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0));
+}
+
 /// Variables of C libfabric 2.6.0: of its core, of tcp, of shm, of verbs and of ofi_rxm.
 const OF_C: [(&str, &[&str]); 5] = [
     (

@@ -7,6 +7,7 @@ mod long;
 mod short;
 mod why;
 
+use anyhow::bail;
 use clap::Parser as _;
 use ripstop_core::Info;
 use ripstop_core::hints::Request;
@@ -70,9 +71,15 @@ fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let infos = found.map_err(|none| refused(args, &none))?;
-    if !args.json && !args.why {
-        print(args, registry, &infos);
+    if args.json || args.why {
+        return Ok(());
     }
+    if let Some(part) = args.getenv.as_deref()
+        && environment::listed(Some(part)).next().is_none()
+    {
+        bail!("no variable has {part} in its name: fi_info -e prints all of them");
+    }
+    print(args, registry, &infos);
     Ok(())
 }
 
