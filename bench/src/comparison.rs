@@ -1,8 +1,9 @@
 //! The options that `compare` and `scale` share: the libraries, and what becomes of the results.
 
+use std::fs::{self, File};
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 
 use crate::existing;
@@ -40,6 +41,22 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
+    /// Whether the results can be kept where the user wants: asked before the measurement, which may take an hour.
+    ///
+    /// # Errors
+    /// When the file of `--save` or the folder of `--svg` cannot be made.
+    pub(crate) fn check_places(&self) -> Result<()> {
+        if let Some(path) = &self.save {
+            let opened = File::options().append(true).create(true).open(path);
+            opened.with_context(|| format!("--save {}: name another file", path.display()))?;
+        }
+        if let Some(dir) = &self.svg {
+            let made = fs::create_dir_all(dir);
+            made.with_context(|| format!("--svg {}: name another folder", dir.display()))?;
+        }
+        Ok(())
+    }
+
     /// The whole path of our library.
     ///
     /// # Errors

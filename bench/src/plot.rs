@@ -55,7 +55,15 @@ impl Page {
     pub(crate) fn draw(&self, path: &Path) -> Result<()> {
         let rows = self.charts.len().div_ceil(2);
         let height = HEAD + ROW * u32::try_from(rows)?;
-        let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
+        let mut svg = String::new();
+        self.draw_to(&mut svg, (rows, height))?;
+        // Plotters does not tell that a disk is full.
+        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Draws so many rows of charts.
+    fn draw_to(&self, svg: &mut String, (rows, height): (usize, u32)) -> Result<()> {
+        let root = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
         root.fill(&WHITE)?;
         let root = root.titled(&self.head, ("sans-serif", 20))?;
         let root = root.titled(&self.machine, ("sans-serif", 14))?;
@@ -64,7 +72,7 @@ impl Page {
                 chart.draw(area)?;
             }
         }
-        root.present().with_context(|| path.display().to_string())
+        Ok(root.present()?)
     }
 }
 
@@ -126,6 +134,27 @@ fn labelled(low: f64, high: f64) -> std::ops::Range<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_that_finds_no_room_is_an_error() {
+        let axis = Axis {
+            unit: "",
+            text: |value| value.to_string(),
+        };
+        let chart = Chart {
+            title: String::new(),
+            across: axis,
+            up: axis,
+            lines: Vec::new(),
+        };
+        let page = Page {
+            head: "head".to_owned(),
+            machine: "machine".to_owned(),
+            charts: vec![chart],
+        };
+        let error = page.draw(Path::new("/dev/full")).expect_err("no room");
+        assert!(format!("{error:#}").starts_with("cannot write /dev/full: No space left"));
+    }
 
     #[test]
     fn an_axis_has_a_power_of_ten() {

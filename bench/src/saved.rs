@@ -12,7 +12,12 @@ use serde::de::DeserializeOwned;
 /// When it cannot be written.
 pub(crate) fn save<R: Serialize>(record: &R, path: &Path) -> Result<()> {
     let text = serde_json::to_string(record)?;
-    std::fs::write(path, text).with_context(|| path.display().to_string())
+    std::fs::write(path, text).with_context(|| {
+        format!(
+            "--save {}: nothing was saved, --json prints the same samples",
+            path.display()
+        )
+    })
 }
 
 /// What several runs have saved. `merge` takes one in, or says why not.
@@ -25,8 +30,14 @@ pub(crate) fn join<R: DeserializeOwned>(
     merge: impl Fn(&mut R, R) -> Result<()>,
 ) -> Result<R> {
     let read = |path: &Path| -> Result<R> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        serde_json::from_str(&text).with_context(|| format!("{} is no run", path.display()))
+        let advice = || {
+            format!(
+                "--join {}: give files that --save has written",
+                path.display()
+            )
+        };
+        let text = std::fs::read_to_string(path).with_context(advice)?;
+        serde_json::from_str(&text).with_context(advice)
     };
     let mut record = read(first)?;
     for path in rest {

@@ -119,18 +119,19 @@ impl Tests {
 /// # Errors
 /// When something cannot be measured, read or written.
 pub(crate) fn main(options: &Options) -> Result<bool> {
+    options.comparison.check_places()?;
     let record = match options.comparison.join.split_first() {
         Some((first, rest)) => saved::join(first, rest, samples::Record::merge)?,
         None => run::measure(options)?,
     };
-    if let Some(path) = &options.comparison.save {
-        saved::save(&record, path)?;
-    }
     let verdicts = targets::verdicts(&record);
     if options.comparison.json {
         outln!("{:#}", table::json(&record, &verdicts));
     } else {
         table::print(&record, &verdicts);
+    }
+    if let Some(path) = &options.comparison.save {
+        saved::save(&record, path)?;
     }
     if let Some(dir) = &options.comparison.svg {
         for path in plot::draw(&record, dir)? {

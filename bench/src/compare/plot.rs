@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use ripstop_cli::perf::{Kind, bytes, digits};
 
 use super::samples::{Distance, Record, Spread, Sweep, Taken};
@@ -25,7 +25,6 @@ const BOTH: [Kind; 4] = [
 /// # Errors
 /// When a file cannot be written.
 pub(super) fn draw(record: &Record, dir: &Path) -> Result<Vec<PathBuf>> {
-    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let mut files = Vec::new();
     for distance in record.distances() {
         for provider in record.providers() {

@@ -82,17 +82,18 @@ pub(crate) struct Options {
 /// When a library is not there, or something cannot be read or written. What a library does not
 /// reach is part of the report.
 pub(crate) fn main(options: &Options) -> Result<()> {
+    options.comparison.check_places()?;
     let record = match options.comparison.join.split_first() {
         Some((first, rest)) => saved::join(first, rest, Record::merge)?,
         None => run::measure(options)?,
     };
-    if let Some(path) = &options.comparison.save {
-        saved::save(&record, path)?;
-    }
     if options.comparison.json {
         outln!("{:#}", report::json(&record));
     } else {
         report::print(&record);
+    }
+    if let Some(path) = &options.comparison.save {
+        saved::save(&record, path)?;
     }
     if let Some(dir) = &options.comparison.svg {
         for path in plot::draw(&record, dir)? {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use ripstop_cli::perf::digits;
 
 use super::protocol::grouped;
@@ -16,7 +16,6 @@ use crate::plot::{Axis, Chart, Line, Page};
 /// # Errors
 /// When a file cannot be written.
 pub(super) fn draw(record: &Record, dir: &Path) -> Result<Vec<PathBuf>> {
-    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let mut files = Vec::new();
     for curve in Curve::ALL {
         for provider in record.providers() {
