@@ -135,8 +135,22 @@ impl<B: Buffer> Engine<B> {
     /// As [`Engine::rx_whole`], on a connection for packets.
     #[inline]
     pub fn rx_whole_packet(&mut self, conn_id: ConnId, bytes: &[u8]) -> Option<Whole<B>> {
+        self.rx_whole_packet_with(conn_id, bytes, 0)
+    }
+
+    /// As [`Engine::rx_whole_packet`], where the packet has `more` bytes behind `bytes`, which the driver can read now: it
+    /// copies to the payload's place from both. Such a packet is as long as its header says.
+    #[inline]
+    pub fn rx_whole_packet_with(
+        &mut self,
+        conn_id: ConnId,
+        bytes: &[u8],
+        more: usize,
+    ) -> Option<Whole<B>> {
         let small = parse_message(self.rx_packet_order(conn_id)?, bytes)?;
-        if small.payload_len > bytes.len().checked_sub(MESSAGE_LEN)? as u64 {
+        let there = bytes.len().checked_sub(MESSAGE_LEN)?;
+        let there = there.saturating_add(more) as u64;
+        if small.payload_len > there || more > 0 && small.payload_len < there {
             return None;
         }
         let (whole, completion, reported) = self.match_small(conn_id, None, &small)?;

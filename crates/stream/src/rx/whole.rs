@@ -4,7 +4,9 @@
 use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::{Engine, Whole};
 use ripstop_mem::UserBuf;
+use ripstop_os::IoVecMut;
 use ripstop_types::Errno;
+use ripstop_wire::rxm::MESSAGE_LEN;
 
 use crate::progress::poll::FastPoll;
 use crate::rx::fast::MAX_SHORT_WRITE;
@@ -12,7 +14,8 @@ use crate::state::State;
 use crate::system::System as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
-use crate::transport::{InPlaceOf, Transport};
+use crate::transport::registering::Registering as _;
+use crate::transport::{InPlaceOf, RegisteringOf, Transport};
 
 impl<T: Transport> State<T> {
     /// Handles bytes of the active connection, at the front of the receive buffer.
@@ -33,6 +36,9 @@ impl<T: Transport> State<T> {
     /// Goes on with a read of `count` bytes of which a message has taken the first `taken`.
     #[inline(never)]
     fn handle_more(&mut self, id: ConnId, taken: usize, count: usize) {
+        if RegisteringOf::<T>::SUPPORTED && taken == 0 && self.receive_payload(id, count) {
+            return;
+        }
         let bytes = self.rx_buffer.get(taken..count).unwrap_or_default();
         let mut rest = match taken {
             0 => count,
@@ -50,6 +56,33 @@ impl<T: Transport> State<T> {
         } else if count == self.rx_buffer.len() {
             self.read_connection(id);
         }
+    }
+
+    /// Receives a message in a packet of which the link has given the header alone, `count` bytes of the receive buffer:
+    /// the payload goes from the link to its place. `false` says that nothing was done.
+    fn receive_payload(&mut self, id: ConnId, count: usize) -> bool {
+        let Self {
+            engine,
+            connections,
+            rx_buffer,
+            ..
+        } = self;
+        let link = connections.get(id).and_then(|conn| conn.link.as_ref());
+        let (Some(link), Some(bytes), MESSAGE_LEN) = (link, rx_buffer.get(..count), count) else {
+            return false;
+        };
+        let ready = RegisteringOf::<T>::payload_ready(link);
+        if ready == 0 {
+            return false;
+        }
+        let Some(whole) = engine.rx_whole_packet_with(id, bytes, ready) else {
+            return false;
+        };
+        let mut place = [IoVecMut::from_user(whole.memory.first(whole.len))];
+        if link.recvv(&mut place) != Ok(ready) {
+            self.protocol_error(id, Errno::EPROTO);
+        }
+        true
     }
 
     /// Receives plain writes, messages between them, and one whose payload the link has ready, from

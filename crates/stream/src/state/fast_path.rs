@@ -8,7 +8,8 @@ use ripstop_wire::rxm::MESSAGE_LEN;
 
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::transport::in_place::InPlace as _;
-use crate::transport::{InPlaceOf, Transport};
+use crate::transport::registering::Registering as _;
+use crate::transport::{InPlaceOf, RegisteringOf, Transport};
 
 /// Flags that ask for the peer's acknowledgement.
 pub(crate) const ACKED: Flags = flags![TRANSMIT_COMPLETE DELIVERY_COMPLETE COMMIT_COMPLETE];
@@ -62,9 +63,9 @@ pub(crate) const MAX_COPIED: usize = FAST_SEND_BUFFER - SEND_HEADER;
 pub(crate) const MAX_COPIED_IN_PACKET: usize = FAST_SEND_BUFFER - MESSAGE_LEN;
 
 /// The longest message in bytes that may be sent at once, as far as the transport knows; what is sent
-/// in place has no such bound.
+/// in place, or by a device, has no such bound.
 pub(crate) const fn max_sent_at_once<T: Transport>() -> usize {
-    match InPlaceOf::<T>::SUPPORTED {
+    match InPlaceOf::<T>::SUPPORTED || RegisteringOf::<T>::SUPPORTED {
         true => usize::MAX - 1,
         false => MAX_COPIED,
     }

@@ -55,7 +55,12 @@ pub trait Registering<L> {
         false
     }
 
-    /// Has the device send a short message in a packet at once, as [`Registering::write_now`]: the header of the unit and of
+    /// How many bytes are left of a packet of which the header alone was read; 0 if there is none.
+    fn payload_ready(_link: &L) -> usize {
+        0
+    }
+
+    /// Has the device send a message in a packet at once, as [`Registering::write_now`]: the header of the unit and of
     /// the packet, and the payload.
     fn send_now(_link: &L, _header: &[u8; MESSAGE_LEN], _payload: UserBuf) -> bool {
         false

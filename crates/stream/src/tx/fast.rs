@@ -36,9 +36,11 @@ impl<T: Transport> State<T> {
     pub(crate) fn update_fast_path(&mut self, ep: EpId) {
         let (inject, send) = (
             self.engine.longest_sent_now(true),
-            match InPlaceOf::<T>::SUPPORTED {
-                true => self.engine.longest_sent_in_place(),
-                false => self.engine.longest_sent_now(false),
+            match (InPlaceOf::<T>::SUPPORTED, RegisteringOf::<T>::SUPPORTED) {
+                (true, _) => self.engine.longest_sent_in_place(),
+                // A device gets all of a packet or nothing. How long that may be the connection says.
+                (false, true) => u64::from(u32::MAX),
+                (false, false) => self.engine.longest_sent_now(false),
             },
         );
         let cq = Place::of(self.engine.ep(ep).and_then(|config| config.tx_cq));
@@ -52,7 +54,10 @@ impl<T: Transport> State<T> {
             let mut fast = FastPath::of(state, inject, send, cq);
             fast.min_attach = min_attach;
             if in_packets {
-                for limit in [&mut fast.inject, &mut fast.send, &mut fast.plain_send] {
+                fast.inject = fast.inject.min(MAX_COPIED_IN_PACKET + 1);
+            }
+            if in_packets && !RegisteringOf::<T>::SUPPORTED {
+                for limit in [&mut fast.send, &mut fast.plain_send] {
                     *limit = (*limit).min(MAX_COPIED_IN_PACKET + 1);
                 }
             }

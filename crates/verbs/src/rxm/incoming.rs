@@ -7,15 +7,20 @@ use std::ops::Range;
 use ripstop_os::IoVecMut;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
+use ripstop_wire::rxm;
 use ripstop_wire::xnet::base::{
     BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, RmaIov, RmaIovs, emit_msg,
 };
 
+/// Bytes at the front of a packet that are the header of a message.
+const FRONT: usize = rxm::BASE_LEN;
+
 /// What has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incoming {
-    /// A packet of so many bytes, in the receive with this number.
-    Packet(u16, usize),
+    /// A packet of `len` bytes, in the receive with this number. With `alone` a read ends behind its front, of
+    /// [`FRONT`] bytes: with them the reader learns where the others go.
+    Packet { slot: u16, len: usize, alone: bool },
     /// What was sent or written is with the peer, of those that the engine waits for.
     Acknowledgement,
     /// The peer has written memory of this side, and says so with this data, which has used the receive with
@@ -28,7 +33,7 @@ pub(crate) enum Incoming {
 impl Incoming {
     fn header(self) -> Header {
         match self {
-            Self::Packet(_, len) => Header::new(Op::Msg, len as u64),
+            Self::Packet { len, .. } => Header::new(Op::Msg, len as u64),
             Self::Acknowledgement => Header::ack(),
             Self::Written(_, data, len) => {
                 let to = RmaIov {
@@ -47,7 +52,7 @@ impl Incoming {
 
     const fn len(self) -> u64 {
         match self {
-            Self::Packet(_, len) => len as u64,
+            Self::Packet { len, .. } => len as u64,
             Self::Acknowledgement | Self::Written(..) => 0,
             Self::Read(len) => len,
         }
@@ -87,6 +92,16 @@ impl Inbox {
         self.units.is_empty()
     }
 
+    /// What is left of a packet of which the front alone was read.
+    pub(crate) fn payload_ready(&self) -> usize {
+        match self.units.front() {
+            Some(Incoming::Packet {
+                len, alone: true, ..
+            }) if self.read == self.header_len + FRONT as u64 => len.saturating_sub(FRONT),
+            _ => 0,
+        }
+    }
+
     /// Reads into `vecs`, of packets by `copy`: the receive, the range of its bytes, where to, and behind how
     /// many bytes there. `done` gets the number of each receive that was read to its end. Returns how many
     /// bytes; what the device has placed itself counts, and goes alone. So does the end of a read of nothing:
@@ -106,7 +121,11 @@ impl Inbox {
                 (at, filled) = (at + 1, 0);
                 continue;
             }
-            if let Incoming::Packet(slot, len) = unit
+            if let Incoming::Packet {
+                slot,
+                len,
+                alone: false,
+            } = unit
                 && self.read == 0
                 && vec.len() - filled >= BASE_LEN + len
             {
@@ -133,7 +152,10 @@ impl Inbox {
             } else {
                 let at = (self.read - base) as usize;
                 match unit {
-                    Incoming::Packet(slot, len) => copy(slot, at..len, vec, filled),
+                    Incoming::Packet { slot, len, alone } => {
+                        let end = if alone && at < FRONT { FRONT } else { len };
+                        copy(slot, at..end, vec, filled)
+                    }
                     Incoming::Read(_) if total > 0 => break,
                     Incoming::Read(_) => {
                         let all: usize = vecs.iter().map(|vec| vec.len()).sum();
@@ -145,7 +167,15 @@ impl Inbox {
                 }
             };
             (filled, total) = (filled + copied, total + copied);
+            let stop = match unit {
+                Incoming::Packet { alone: true, .. } => base + FRONT as u64,
+                _ => u64::MAX,
+            };
+            let was_before = self.read < stop;
             self.advance(copied as u64, end, unit, done);
+            if was_before && self.read == stop {
+                break;
+            }
             if copied == 0 && self.units.front() == Some(&unit) {
                 break;
             }
@@ -162,7 +192,7 @@ impl Inbox {
             self.read = 0;
             self.units.pop_front();
             match unit {
-                Incoming::Packet(slot, _) | Incoming::Written(slot, ..) => done.push(slot),
+                Incoming::Packet { slot, .. } | Incoming::Written(slot, ..) => done.push(slot),
                 Incoming::Read(_) => self.reads_done += 1,
                 Incoming::Acknowledgement => {}
             }
@@ -178,6 +208,10 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const fn packet(slot: u16, len: usize, alone: bool) -> Incoming {
+        Incoming::Packet { slot, len, alone }
+    }
 
     /// Reads all there is with so much room at a time; what is placed by a device reads as `0xee`.
     fn all(inbox: &mut Inbox, step: usize) -> (Vec<u8>, Vec<u16>) {
@@ -203,11 +237,11 @@ mod tests {
     #[test]
     fn units_come_whole_whatever_room_there_is() {
         let units = [
-            Incoming::Packet(0, 5),
+            packet(0, 5, false),
             Incoming::Read(7),
             Incoming::Acknowledgement,
             Incoming::Written(2, 3, 1000),
-            Incoming::Packet(1, 10),
+            packet(1, 10, false),
             Incoming::Read(0),
         ];
         let header = |unit: Incoming| {
@@ -229,6 +263,42 @@ mod tests {
             assert_eq!(done, [0, 2, 1], "{step}");
             assert!(inbox.is_empty());
         }
+    }
+
+    #[test]
+    fn the_front_of_a_long_packet_comes_alone() {
+        let mut inbox = Inbox::new();
+        for unit in [
+            packet(0, 5, false),
+            packet(1, FRONT + 4, true),
+            packet(0, 5, false),
+        ] {
+            inbox.push(unit);
+        }
+        let long = [&[7; FRONT][..], b" one"].concat();
+        let read = |inbox: &mut Inbox, room: usize| {
+            let mut room = vec![0; room];
+            let mut vecs = [IoVecMut::from_slice(&mut room)];
+            let copy = |slot: u16, range: Range<usize>, vec: &mut IoVecMut<'_>, skip: usize| {
+                let bytes = [&b"first"[..], &long][usize::from(slot)];
+                vec.copy_part_from(skip, &bytes[range])
+            };
+            let count = inbox.read(copy, &mut vecs, &mut Vec::new());
+            let count = count.unwrap_or_default();
+            room[..count].to_vec()
+        };
+        let header = |len| emit_msg(ByteOrder::NATIVE, BaseFlags::empty(), 0, len).to_vec();
+        let first = [header(5), b"first".to_vec()].concat();
+        assert_eq!(inbox.payload_ready(), 0);
+        let front = [first.clone(), header(FRONT as u64 + 4), vec![7; FRONT]].concat();
+        assert_eq!(read(&mut inbox, 200), front);
+        assert_eq!(inbox.payload_ready(), 4);
+        // What goes elsewhere is read alone, or with what follows.
+        assert_eq!(read(&mut inbox, 2), b" o");
+        assert_eq!(inbox.payload_ready(), 0);
+        let rest = [b"ne".to_vec(), first].concat();
+        assert_eq!(read(&mut inbox, 64), rest);
+        assert_eq!(read(&mut inbox, 64), b"");
     }
 
     #[test]

@@ -328,6 +328,11 @@ impl Registering<RdmaLink> for ByDevice {
         let pipe = handshake.pipe.as_mut();
         pipe.is_some_and(|pipe| pipe.send_now(header, payload))
     }
+    fn payload_ready(link: &RdmaLink) -> usize {
+        let handshake = link.handshake.lock();
+        handshake.pipe.as_ref().map_or(0, Pipe::payload_ready)
+    }
+
 
     fn announce(link: &RdmaLink, index: u16, memory: &[UserBuf]) -> Result<RmaIovs> {
         let mut handshake = link.handshake.lock();

@@ -4,7 +4,7 @@ mod reads;
 mod receives;
 mod writes;
 
-use receives::RECEIVES;
+use receives::{RECEIVES, front_alone};
 pub(crate) use writes::DIRECT_MIN;
 use writes::Writing;
 
@@ -411,7 +411,8 @@ impl Pipe {
                 _ => {}
             }
         }
-        self.inbox.push(Incoming::Packet(slot, len));
+        let alone = front_alone(&front, len);
+        self.inbox.push(Incoming::Packet { slot, len, alone });
     }
 
     fn note_failure(&mut self, posted: Result<()>) {
@@ -642,6 +643,11 @@ impl Pipe {
             Err(Errno::EAGAIN) => self.found_nothing(),
             read => read,
         }
+    }
+
+    /// As [`Inbox::payload_ready`].
+    pub(crate) fn payload_ready(&self) -> usize {
+        self.inbox.payload_ready()
     }
 
     /// What a read says that finds nothing.

@@ -5,13 +5,28 @@ use ripstop_core::log::Subsys;
 use ripstop_ibverbs::{Operation, RecvRequest, Sge};
 use ripstop_types::Result;
 use ripstop_wire::ByteOrder;
-use ripstop_wire::rxm::{BASE_LEN, Body, Packet};
+use ripstop_wire::rxm::{BASE_LEN, Body, Packet, PacketKind};
 
 use crate::rxm::NAME;
 use crate::rxm::pipe::Pipe;
 
 /// Receives that are posted at a time, at most.
 pub(super) const RECEIVES: usize = 8;
+
+/// From so many bytes of payload on, the header of a message is read alone, so that the payload is copied once, to where
+/// it goes. Shorter ones are read with their header and what follows, which costs less than another read.
+const PAYLOAD_ALONE_MIN: usize = 8192;
+
+/// Whether the header of a packet is read alone. `front` is its beginning, `len` its length in bytes.
+#[inline]
+pub(super) fn front_alone(front: &[u8; BASE_LEN], len: usize) -> bool {
+    if len < BASE_LEN + PAYLOAD_ALONE_MIN {
+        return false;
+    }
+    let [_, kind, ..] = *front;
+    let kind = PacketKind::from_number(kind);
+    matches!(kind, Some(PacketKind::Eager | PacketKind::Segment))
+}
 
 impl Pipe {
     /// Posts at most [`RECEIVES`].
@@ -70,5 +85,24 @@ impl Pipe {
             .map_err(|error| error.errno())
             .and_then(|_| self.post_buffer(slot, BASE_LEN, Operation::Send(None), 0));
         self.note_failure(posted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_messages_are_read_behind_their_headers() {
+        let front = |kind: PacketKind| {
+            let mut front = [0; BASE_LEN];
+            front[1] = kind.number();
+            front
+        };
+        let long = BASE_LEN + PAYLOAD_ALONE_MIN;
+        assert!(front_alone(&front(PacketKind::Eager), long));
+        assert!(front_alone(&front(PacketKind::Segment), long));
+        assert!(!front_alone(&front(PacketKind::Eager), long - 1));
+        assert!(!front_alone(&front(PacketKind::Atomic), long));
     }
 }
