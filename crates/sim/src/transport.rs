@@ -119,6 +119,8 @@ impl Transport for Sim {
         Some(PacketTerms {
             number,
             eager_max,
+            // As a link that sends segments would be written to: the peer takes a packet of any length.
+            segmented_max: eager_max.saturating_mul(2),
             announced: ReadBy::Stream,
             parts: true,
         })

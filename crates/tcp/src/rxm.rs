@@ -138,7 +138,7 @@ impl Transport for RxmTcp {
     }
 
     fn packets(params: &RxmParams, data: &[u8]) -> Option<PacketTerms> {
-        rxm::terms(data, params.rxm.eager_max, ReadBy::Stream, SAYS)
+        rxm::terms(data, (params.rxm.eager_max, 0), ReadBy::Stream, SAYS)
     }
 
     fn refusal_data(_: &[u8], connected: bool) -> Vec<u8> {

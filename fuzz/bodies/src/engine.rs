@@ -318,6 +318,7 @@ pub fn receive_packets(data: &[u8]) {
     let terms = PacketTerms {
         number: 3,
         eager_max: LIMITS.eager_max,
+        segmented_max: 2 * LIMITS.eager_max,
         announced: match data.first() {
             Some(0..0x80) | None => ReadBy::Stream,
             Some(0x80..) => ReadBy::Device,

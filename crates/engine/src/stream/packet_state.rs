@@ -24,6 +24,10 @@ pub(super) struct Packets {
     pub(super) to: u64,
     /// How the peer reads what is announced.
     pub(super) announced: ReadBy,
+    /// As that of [`PacketTerms`](super::PacketTerms).
+    pub(super) segmented_max: u64,
+    /// Bytes of messages that were sent in segments since the peer has last read an announced one.
+    pub(super) segmented_unheard: u64,
     /// The messages of which a packet has come and payload is still to come, under indices of this side.
     pub(super) expected: IndexTable<Expected>,
     /// Those of them that come in segments.
@@ -100,11 +104,13 @@ pub(super) struct ArrivingSegment {
 }
 
 impl Packets {
-    pub(super) const fn new(to: u64, announced: ReadBy, parts: bool) -> Self {
+    pub(super) const fn new(to: u64, announced: ReadBy, parts: bool, segmented_max: u64) -> Self {
         Self {
             to,
             announced,
             parts,
+            segmented_max,
+            segmented_unheard: 0,
             parting: PartState::Staying,
             answered: 0,
             expected: IndexTable::new(),

@@ -15,7 +15,8 @@ use crate::matching::{Envelope, Rts};
 use crate::stream::arriving::Target;
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
 use crate::stream::conn::Conn;
-use crate::stream::engine::Engine;
+use crate::stream::eager::hold_back_bytes;
+use crate::stream::engine::{Engine, Limits};
 use crate::stream::packet_state::{Expected, ReadBy};
 use crate::stream::records::Origin;
 use crate::stream::request::{Send, SendPlan, TxDone};
@@ -33,13 +34,24 @@ const ANNOUNCED: u64 = 1 << 63;
 pub(super) const READS: u8 = 4;
 
 impl<B: Buffer> Conn<B> {
-    /// Whether a message that is not injected is announced: it is too long for one packet, or nothing else tells
-    /// that it is delivered.
-    pub(super) fn is_to_announce(&self, len: u64, delivery: bool) -> bool {
-        match &self.packets {
-            None => false,
-            Some(_) if len > self.eager_max => true,
-            Some(packets) => delivery && len > 0 && packets.announced == ReadBy::Device,
+    /// Whether a message that is not injected is announced: it is too long for one packet and for segments, or nothing
+    /// else tells that it is delivered. Messages that could go in segments are announced, too, once so much has gone that
+    /// way that the peer, if it has no receives for it, should not have to keep more: what is announced is kept here.
+    pub(super) fn is_to_announce(&self, len: u64, delivery: bool, limits: &Limits) -> bool {
+        let Some(packets) = &self.packets else {
+            return false;
+        };
+        let much = packets.segmented_unheard > hold_back_bytes(limits.kept_bytes);
+        let is_long = len > self.eager_max && (much || len > packets.segmented_max);
+        is_long || delivery && len > 0 && packets.announced == ReadBy::Device
+    }
+
+    /// A message of so many bytes is sent without being announced.
+    pub(super) fn note_eager_packet(&mut self, len: u64) {
+        if len > self.eager_max
+            && let Some(packets) = &mut self.packets
+        {
+            packets.segmented_unheard = packets.segmented_unheard.saturating_add(len);
         }
     }
 
@@ -216,6 +228,9 @@ impl<B: Buffer> Engine<B> {
             conn.dones.push(TxDone { end, info })?;
         }
         conn.rts.take(index);
+        if let Some(packets) = &mut conn.packets {
+            packets.segmented_unheard = 0;
+        }
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.end_waiting(1);
         }

@@ -1,4 +1,5 @@
-//! Messages that come in several packets, the segments (`docs/design/rxm.md`). This side sends none.
+//! Messages that come in several packets, the segments (`docs/design/rxm.md`). The engine sends
+//! none: over devices the link makes them of packets that are too long for one.
 //!
 //! Between two of its segments a message is among those whose payload is awaited, as a rendezvous is.
 

@@ -32,6 +32,9 @@ pub struct PacketTerms {
     pub number: u64,
     /// The longest message in bytes that is in one packet.
     pub eager_max: u64,
+    /// The longest one in bytes that is written as one packet to the link, which cuts it up into segments; no more than
+    /// `eager_max` for links that do not.
+    pub segmented_max: u64,
     /// How the peer gets at the memory of longer ones.
     pub announced: ReadBy,
     /// Whether both sides agree on ends of connections ([`Engine::ask_to_part`]).
@@ -43,9 +46,12 @@ impl<B: Buffer> Engine<B> {
     pub fn conn_up(&mut self, id: ConnId, terms: Terms) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.up = true;
-            conn.packets = terms
-                .packets
-                .map(|packets| Packets::new(packets.number, packets.announced, packets.parts));
+            conn.packets = terms.packets.map(|agreed| {
+                let PacketTerms {
+                    number, announced, ..
+                } = agreed;
+                Packets::new(number, announced, agreed.parts, agreed.segmented_max)
+            });
             conn.settle_ready();
             conn.order = terms.order;
             let eager_max = match terms {

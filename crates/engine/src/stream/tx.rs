@@ -141,8 +141,8 @@ impl<B: Buffer> Engine<B> {
         }
         if !send.inject
             && (conn.is_to_get(send, limits)
-                || conn.is_to_announce(len, send.ack)
-                || send.tag.is_some() && conn.is_held_back(len, limits))
+                || conn.is_to_announce(len, send.ack, limits)
+                || send.tag.is_some() && conn.packets.is_none() && conn.is_held_back(len, limits))
         {
             return Ok(None);
         }
@@ -207,10 +207,13 @@ impl<B: Buffer> Engine<B> {
                 header_len: header_len as u8,
                 inline,
             },
-            Some(_) => SendPlan::Packet {
-                index: None,
-                inline,
-            },
+            Some(_) => {
+                conn.note_eager_packet(len);
+                SendPlan::Packet {
+                    index: None,
+                    inline,
+                }
+            }
         })
     }
 

@@ -110,15 +110,22 @@ pub fn read_reply(data: &[u8]) -> CoreResult<Greeting, HandshakeError> {
     Ok(greeting(0, answer.number))
 }
 
-/// The terms of a connection, by the peer's request or answer. `eager_max` is that of both sides.
+/// The terms of a connection, by the peer's request or answer. `eager_max` is that of both sides; `segmented_max`: the
+/// longest message in bytes that the link sends in segments.
 #[must_use]
-pub fn terms(data: &[u8], eager_max: u32, announced: ReadBy, says: Says) -> Option<PacketTerms> {
+pub fn terms(
+    data: &[u8],
+    (eager_max, segmented_max): (u32, u64),
+    announced: ReadBy,
+    says: Says,
+) -> Option<PacketTerms> {
     let asked = Request::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.parts));
     let said = asked
         .or_else(|_| Answer::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.parts)));
     said.ok().map(|(number, parts)| PacketTerms {
         number: number.in_packets(),
-        eager_max: u64::from(eager_max),
+        eager_max: eager_max.into(),
+        segmented_max,
         announced,
         parts: parts && says.parts,
     })
@@ -150,13 +157,13 @@ mod tests {
         let (greeting, peer) = read_request(4096, &from, &data).expect("the same");
         assert_eq!((greeting.pid, peer.port()), (3, 7));
         assert!(read_request(16384, &from, &data).is_err());
-        let agreed = terms(&data, 4096, ReadBy::Stream, says).expect("a request");
+        let agreed = terms(&data, (4096, 0), ReadBy::Stream, says).expect("a request");
         assert_eq!((agreed.eager_max, agreed.parts), (4096, true));
         let says = Says {
             parts: false,
             ..says
         };
-        let agreed = terms(&data, 4096, ReadBy::Stream, says).expect("a request");
+        let agreed = terms(&data, (4096, 0), ReadBy::Stream, says).expect("a request");
         assert!(!agreed.parts);
     }
 }

@@ -1,9 +1,11 @@
 //! A queue pair with its buffers: what a link writes goes out by it, and what arrives is read from it.
 
+mod packets;
 mod reads;
 mod receives;
 mod writes;
 
+use packets::Sending;
 use receives::{RECEIVES, front_alone};
 pub(crate) use writes::DIRECT_MIN;
 use writes::Writing;
@@ -100,17 +102,8 @@ const LAST: u64 = 1 << 34;
 enum Outgoing {
     /// Its header, or none.
     Header,
-    /// A packet.
-    Packet {
-        /// Its length in bytes.
-        len: usize,
-        /// Its buffer, once it has one.
-        slot: Option<u16>,
-        /// How many bytes of it have been taken.
-        have: usize,
-        /// Whether the engine waits until the peer has it.
-        ack: bool,
-    },
+    /// A message.
+    Message(Sending),
     /// A write.
     Write(Writing),
     /// A read: its requests that are not posted.
@@ -148,6 +141,8 @@ pub(crate) struct Pipe {
     credits: Credits,
     /// The number that packets to the peer say.
     to: u64,
+    /// What the next message in segments is called.
+    next_segmented: u64,
     outgoing: Outgoing,
     header: UnitHeader,
     inbox: Inbox,
@@ -205,6 +200,7 @@ impl Pipe {
             room: shape.requests.into(),
             credits: Credits::new(receives.into()),
             to: 0,
+            next_segmented: 0,
             outgoing: Outgoing::Header,
             header: UnitHeader::new(),
             inbox: Inbox::new(),
@@ -294,14 +290,14 @@ impl Pipe {
         let slot = !self.free.is_empty() && self.room > 0;
         self.ended
             || match &self.outgoing {
-                Outgoing::Packet { slot: Some(_), .. } => true,
+                Outgoing::Message(sending) if sending.has_slot() => true,
                 Outgoing::Write(writing) if writing.is_empty() => false,
                 Outgoing::Write(writing) => {
                     let sends = writing.data.is_none() || self.credits.may_send();
                     writing.slot.is_some() || slot && sends
                 }
                 Outgoing::Read(_) => false,
-                Outgoing::Header | Outgoing::Packet { .. } => slot && self.credits.may_send(),
+                Outgoing::Header | Outgoing::Message(_) => slot && self.credits.may_send(),
             }
     }
 
@@ -496,7 +492,7 @@ impl Pipe {
                 }
                 Ok(used)
             }
-            Outgoing::Packet { .. } => self.fill_packet(vec, skip),
+            Outgoing::Message(_) => self.fill_packet(vec, skip),
             Outgoing::Write(writing) if writing.is_empty() => Err(Errno::EAGAIN),
             Outgoing::Write(_) => self.fill_write(vec, skip),
             Outgoing::Read(_) => Err(Errno::EAGAIN),
@@ -544,15 +540,10 @@ impl Pipe {
     fn begin(&mut self, started: Started) -> Result<()> {
         match started {
             Started::Acknowledgement => {}
-            Started::Packet(len, ack) if (BASE_LEN..=self.shape.packet_max).contains(&len) => {
-                self.outgoing = Outgoing::Packet {
-                    len,
-                    slot: None,
-                    have: 0,
-                    ack,
-                };
+            Started::Packet(len, ack) => {
+                let sending = Sending::new(len, ack, self.shape.packet_max);
+                self.outgoing = Outgoing::Message(sending.ok_or(Errno::EMSGSIZE)?);
             }
-            Started::Packet(..) => return Err(Errno::EMSGSIZE),
             Started::Write(to, len, ack, data) => {
                 self.outgoing = Outgoing::Write(Writing::new(to, len, ack, data));
                 self.advance();
@@ -578,44 +569,6 @@ impl Pipe {
             }
             _ => {}
         }
-    }
-
-    fn fill_packet(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
-        let Outgoing::Packet {
-            len,
-            slot,
-            have,
-            ack,
-        } = self.outgoing
-        else {
-            return Ok(0);
-        };
-        let slot = match slot {
-            Some(slot) => slot,
-            None if !self.credits.may_send() => return Err(Errno::EAGAIN),
-            None => {
-                let slot = self.take_slot().ok_or(Errno::EAGAIN)?;
-                self.credits.spend();
-                slot
-            }
-        };
-        let room = self
-            .sends
-            .bytes(self.shape.buffer_at(slot) + have, len - have);
-        let used = vec.copy_part(skip, room);
-        let have = have + used;
-        self.outgoing = Outgoing::Packet {
-            len,
-            slot: Some(slot),
-            have,
-            ack,
-        };
-        if have == len {
-            self.outgoing = Outgoing::Header;
-            let mark = if ack { ACKED } else { 0 };
-            self.post_buffer(slot, len, Operation::Send(None), mark)?;
-        }
-        Ok(used)
     }
 }
 

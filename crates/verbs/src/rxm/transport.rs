@@ -135,7 +135,8 @@ impl Transport for RxmVerbs {
     }
 
     fn packets(params: &Params, data: &[u8]) -> Option<PacketTerms> {
-        rxm::terms(data, params.rxm.eager_max, ReadBy::Device, SAYS)
+        let longest = (params.rxm.eager_max, params.rxm.segmented_max);
+        rxm::terms(data, longest, ReadBy::Device, SAYS)
     }
 
     fn connection_bound(params: &Params) -> Option<ConnectionBound> {

@@ -36,10 +36,15 @@ impl Fixture {
     }
 
     fn up_read_by(&mut self, extensions: Extensions, announced: ReadBy) {
+        self.up_with_segments(extensions, announced, 0);
+    }
+
+    fn up_with_segments(&mut self, extensions: Extensions, announced: ReadBy, segmented_max: u64) {
         let terms = Terms {
             packets: Some(PacketTerms {
                 number: 3,
                 eager_max: 100,
+                segmented_max,
                 announced,
                 parts: true,
             }),
@@ -441,6 +446,44 @@ fn a_device_reads_as_many_messages_as_a_queue_has() {
     f.packet(Body::ReadDone(first)).unwrap();
     assert_eq!(f.done(), [1]);
     assert_eq!(memory(&f, first), None);
+}
+
+#[test]
+fn messages_in_segments_are_announced_once_much_of_them_is_unheard() {
+    let mut f = Fixture::down();
+    f.up_with_segments(Extensions::empty(), ReadBy::Device, 300);
+    let index = |f: &mut Fixture, context, tag, len| {
+        let Ok(SendPlan::Packet { index, .. }) = f.send(context, tag, len) else {
+            panic!("it is sent");
+        };
+        f.flush();
+        index
+    };
+    assert!(index(&mut f, 1, Some(5), 301).is_some());
+    assert_eq!(index(&mut f, 2, Some(5), 300), None);
+    assert_eq!(f.done(), [2]);
+    // More than a quarter of what a peer keeps.
+    let announced = index(&mut f, 3, None, 300).expect("announced");
+    assert_eq!(index(&mut f, 4, Some(5), 100), None);
+    assert!(index(&mut f, 5, Some(5), 101).is_some());
+    assert_eq!(f.done(), [4]);
+    f.packet(Body::ReadDone(announced.into())).unwrap();
+    assert_eq!(f.done(), [3]);
+    assert_eq!(index(&mut f, 6, Some(5), 300), None);
+    assert_eq!(f.done(), [6]);
+    // Only an announced message says when it is delivered.
+    let conn = f.engine.conn(f.conn).unwrap();
+    for (len, delivery) in [(50, false), (50, true), (200, true), (0, true)] {
+        let announced = conn.is_to_announce(
+            len,
+            delivery,
+            &Limits {
+                kept_bytes: 1 << 20,
+                ..LIMITS
+            },
+        );
+        assert_eq!(announced, delivery && len > 0, "{len}");
+    }
 }
 
 #[test]

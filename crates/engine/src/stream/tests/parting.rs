@@ -21,6 +21,7 @@ impl Fixture {
             packets: Some(PacketTerms {
                 number: 3,
                 eager_max: 100,
+                segmented_max: 0,
                 announced: ReadBy::Stream,
                 parts,
             }),

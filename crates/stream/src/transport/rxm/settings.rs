@@ -29,14 +29,14 @@ const LEAST_EAGER: usize = MAX_PACKET_HEADER - BASE_LEN;
 /// Most requests or receives of a connection: as many as a number of 16 bits counts, with one to spare.
 const MOST: usize = u16::MAX as usize - 1;
 
+/// So many packets a message in segments takes at most, if the user says nothing.
+const SEGMENTS: usize = 8;
+
+/// The longest segment, whose length is in 16 bits.
+const SEGMENT_MAX: u32 = u16::MAX as u32;
+
 /// What C's `ofi_rxm` reads and has no use here.
-const UNUSED: [Unused; 13] = [
-    Unused::new(
-        "sar_limit",
-        ParamType::Size,
-        "messages that are too long for one packet are read by their receiver; those of a peer that sends \
-         them in segments are taken",
-    ),
+const UNUSED: [Unused; 12] = [
     Unused::new(
         "use_srx",
         ParamType::Bool,
@@ -104,6 +104,8 @@ const UNUSED: [Unused; 13] = [
 pub struct Settings {
     /// The longest message that is sent in one packet, in bytes.
     pub eager_max: u32,
+    /// The longest one that is sent without being announced, in packets of a device, in bytes: not less.
+    pub segmented_max: u64,
     /// Requests to one peer that are under way, where a device has a queue of them.
     pub msg_tx_size: u16,
     /// Receives for packets of one peer, where a device has a queue of them.
@@ -134,12 +136,24 @@ impl Settings {
         let eager_max = size(
             "buffer_size",
             EAGER_MAX as usize,
-            "bytes of a message that are sent at once; longer ones are announced. Peers must have the same. Over \
-             RDMA devices, each send and receive of a connection has a buffer of so many. fi_inject takes as \
+            "bytes of a message that are sent at once; longer ones are announced, or sent in segments. Peers must have \
+             the same. Over RDMA devices, each send and receive of a connection has a buffer of so many. fi_inject takes as \
              much, up to 8000 (default: #)",
         );
+        let eager_max = eager(eager_max);
+        let segmented_max = p.declare::<usize>(
+            prov,
+            "sar_limit",
+            eager_max as usize * SEGMENTS,
+            &format!(
+                "over RDMA devices, bytes of a message that is sent in segments, a packet each, if it is too long for one \
+                 packet; longer ones are announced, and read by their receiver. Nothing is sent in segments with less \
+                 than FI_OFI_RXM_BUFFER_SIZE, or if that is above {SEGMENT_MAX} (default: {SEGMENTS} times that)"
+            ),
+        );
         let settings = Self {
-            eager_max: eager(eager_max),
+            eager_max,
+            segmented_max: segmented(eager_max, segmented_max),
             tx_size: size(
                 "tx_size",
                 SIZE,
@@ -222,6 +236,15 @@ fn eager(bytes: usize) -> u32 {
     bytes.clamp(LEAST_EAGER, i32::MAX as usize) as u32
 }
 
+/// The longest message in bytes that is sent in segments; the longest eager one where none is.
+fn segmented(eager_max: u32, limit: usize) -> u64 {
+    let most = match eager_max <= SEGMENT_MAX {
+        true => u32::MAX,
+        false => eager_max,
+    };
+    (limit as u64).clamp(eager_max.into(), most.into())
+}
+
 /// A queue of so many, but no longer than one can be.
 fn entries(count: usize) -> u16 {
     // Credits need two receives at least.
@@ -294,6 +317,15 @@ mod tests {
         assert_eq!(answer(&settings, None), (Auto, Auto));
         let hints = asks(Manual, Manual);
         assert_eq!(answer(&settings, Some(&hints)), (Auto, Auto));
+    }
+
+    #[test]
+    fn segments_are_of_messages_longer_than_a_packet() {
+        assert_eq!(segmented(EAGER_MAX, 8 << 14), 131_072);
+        assert_eq!(segmented(EAGER_MAX, 0), 16_384);
+        assert_eq!(segmented(EAGER_MAX, usize::MAX), u32::MAX.into());
+        assert_eq!(segmented(SEGMENT_MAX, 70_000), 70_000);
+        assert_eq!(segmented(SEGMENT_MAX + 1, 70_000), 65_536);
     }
 
     #[test]
