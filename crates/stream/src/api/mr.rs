@@ -63,7 +63,8 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             read: attr.access.contains(Flags::REMOTE_READ),
             write: attr.access.contains(Flags::REMOTE_WRITE),
         };
-        let (registered, by_device) = domain.register(&attr.iov, access)?.unzip();
+        let fills = attr.access.intersects(flags![READ RECV]);
+        let (registered, by_device) = domain.register(&attr.iov, access, fills)?.unzip();
         let key = if let Some(key) = by_device {
             key
         } else if mode.intersects(MrMode::PROV_KEY | MrMode::BASIC) {
@@ -125,8 +126,14 @@ impl<T: Transport, K: Mode> Mr<T, K> {
 }
 
 impl<T: Transport, K: Mode> Domain<T, K> {
-    /// Registers a region with the device that peers reach it by, if there is one; returns its key, too.
-    fn register(&self, iov: &[UserBuf], access: Access) -> Result<Option<(RegionOf<T>, u64)>> {
+    /// Registers a region with the device that peers reach it by, if there is one; returns its key, too. `fills`: reads
+    /// and messages of this side go there.
+    fn register(
+        &self,
+        iov: &[UserBuf],
+        access: Access,
+        fills: bool,
+    ) -> Result<Option<(RegionOf<T>, u64)>> {
         if !RegisteringOf::<T>::SUPPORTED || access == Access::default() {
             return Ok(None);
         }
@@ -134,7 +141,7 @@ impl<T: Transport, K: Mode> Domain<T, K> {
             return Err(Errno::EINVAL);
         };
         let name = self.info.domain.name.as_deref().unwrap_or_default();
-        RegisteringOf::<T>::register(name, *memory, access).map(Some)
+        RegisteringOf::<T>::register(name, *memory, access, fills).map(Some)
     }
 
     /// Whether it is worth looking for the descriptor of a region's memory, and what is found stays

@@ -21,11 +21,17 @@ pub trait Registering<L> {
     /// The largest key of a region.
     const MAX_KEY: u64 = u64::MAX;
 
-    /// Lets peers read or write a region of a domain with this name, whose key is returned.
+    /// Lets peers read or write a region of a domain with this name, whose key is returned. `fills`: reads and messages
+    /// of this side go there as well.
     ///
     /// # Errors
     /// The memory cannot be registered.
-    fn register(domain: &str, memory: UserBuf, access: Access) -> Result<(Self::Region, u64)>;
+    fn register(
+        domain: &str,
+        memory: UserBuf,
+        access: Access,
+        fills: bool,
+    ) -> Result<(Self::Region, u64)>;
 
     /// How many places of reads the link was told of, less those whose response was read from it to its
     /// end.
@@ -81,7 +87,7 @@ impl<L> Registering<L> for () {
 
     const SUPPORTED: bool = false;
 
-    fn register(_: &str, _: UserBuf, _: Access) -> Result<((), u64)> {
+    fn register(_: &str, _: UserBuf, _: Access, _: bool) -> Result<((), u64)> {
         Err(Errno::ENOSYS)
     }
 }

@@ -273,12 +273,17 @@ impl Registering<RdmaLink> for ByDevice {
 
     const MAX_KEY: u64 = u32::MAX as u64;
 
-    fn register(domain: &str, memory: UserBuf, access: Access) -> Result<(Region, u64)> {
+    fn register(
+        domain: &str,
+        memory: UserBuf,
+        access: Access,
+        fills: bool,
+    ) -> Result<(Region, u64)> {
         let device = named(domain)?;
         let mut flags = ibverbs::Access::empty();
         flags.set(ibverbs::Access::REMOTE_READ, access.read);
-        let writes = ibverbs::Access::REMOTE_WRITE | ibverbs::Access::LOCAL_WRITE;
-        flags.set(writes, access.write);
+        flags.set(ibverbs::Access::REMOTE_WRITE, access.write);
+        flags.set(ibverbs::Access::LOCAL_WRITE, access.write || fills);
         let region = Mr::register(&device.pd, memory, flags).inspect_err(|error| {
             fi_warn!(
                 NAME,
@@ -323,16 +328,16 @@ impl Registering<RdmaLink> for ByDevice {
         pipe.is_some_and(|pipe| pipe.write_now(&to, memory))
     }
 
-    fn send_now(link: &RdmaLink, header: &[u8; MESSAGE_LEN], payload: UserBuf) -> bool {
-        let mut handshake = link.handshake.lock();
-        let pipe = handshake.pipe.as_mut();
-        pipe.is_some_and(|pipe| pipe.send_now(header, payload))
-    }
     fn payload_ready(link: &RdmaLink) -> usize {
         let handshake = link.handshake.lock();
         handshake.pipe.as_ref().map_or(0, Pipe::payload_ready)
     }
 
+    fn send_now(link: &RdmaLink, header: &[u8; MESSAGE_LEN], payload: UserBuf) -> bool {
+        let mut handshake = link.handshake.lock();
+        let pipe = handshake.pipe.as_mut();
+        pipe.is_some_and(|pipe| pipe.send_now(header, payload))
+    }
 
     fn announce(link: &RdmaLink, index: u16, memory: &[UserBuf]) -> Result<RmaIovs> {
         let mut handshake = link.handshake.lock();
