@@ -496,7 +496,7 @@ mod tests {
             choice.note_attach(8 * KIB, 1, Duration::from_nanos(600));
         }
         assert_eq!(choice.preferred(8 * KIB), Way::Attach);
-        for _ in 0..8 * MIN_SAMPLES {
+        for _ in 0..100 {
             clock.copy_of(&mut choice, RingCopy::Write, 8 * KIB, 400);
         }
         assert_eq!(choice.preferred(8 * KIB), Way::Ring);
