@@ -112,6 +112,8 @@ pub struct Conn<B> {
     /// Messages shorter than this, of any kind, may be written before anything of them is noted, if
     /// `ready_to_send`: those of that length do not wait for their receive.
     pub(super) send_now_limit: u64,
+    /// The same of injected messages, of which none is got.
+    pub(super) inject_now_limit: u64,
     /// What is posted next waits for what was posted before.
     pub(super) fence: bool,
     /// See [`EpConfig::after_reads`](super::EpConfig::after_reads).
@@ -178,6 +180,7 @@ impl<B: Buffer> Conn<B> {
             packets: None,
             ready_to_send: false,
             send_now_limit: 0,
+            inject_now_limit: 0,
             fence: false,
             after_reads: false,
             order: ByteOrder::NATIVE,
@@ -230,10 +233,13 @@ impl<B: Buffer> Conn<B> {
         self.ready_to_send = ready;
         let to_get = self.get_attention_min();
         // The header of a packet is longer than those that are put together at once.
-        self.send_now_limit = match ready && self.packets.is_none() {
-            true if self.eager_max < to_get => self.eager_max.saturating_add(1),
-            true => to_get,
+        self.inject_now_limit = match ready && self.packets.is_none() {
+            true => self.eager_max.saturating_add(1),
             false => 0,
+        };
+        self.send_now_limit = match self.inject_now_limit < to_get {
+            true => self.inject_now_limit,
+            false => to_get,
         };
     }
 

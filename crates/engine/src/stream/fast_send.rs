@@ -61,10 +61,10 @@ impl<B: Buffer> Engine<B> {
     /// part was, [`Engine::send_partly_written`] queues the message and [`Engine::sent`] takes the part.
     /// If nothing was, it is as if this had not been called. The message must be no longer than
     /// [`Engine::longest_sent_now`] and need no acknowledgement. That there is no connection yet is
-    /// found by the same look-up.
+    /// found by the same look-up. `INJECT` says that it is injected: none of those is got.
     #[inline(always)]
     #[must_use]
-    pub fn try_send_now(
+    pub fn try_send_now<const INJECT: bool>(
         &self,
         conn_id: Option<ConnId>,
         tag: Option<u64>,
@@ -73,7 +73,11 @@ impl<B: Buffer> Engine<B> {
         header: &mut [u8; SEND_HEADER],
     ) -> Option<usize> {
         let conn = self.conns.find(conn_id)?;
-        if len >= conn.send_now_limit || conn.has_output() {
+        let limit = match INJECT {
+            true => conn.inject_now_limit,
+            false => conn.send_now_limit,
+        };
+        if len >= limit || conn.has_output() {
             return None;
         }
         put_header(conn.order, tag, data, false, len, header)

@@ -112,7 +112,7 @@ impl<T: Transport> State<T> {
                     return Ok(());
                 }
             } else {
-                match self.send_now(id, args.kind, buf, args.data, false) {
+                match self.send_now::<false>(id, args.kind, buf, args.data, false) {
                     Ok(()) => {
                         if noted {
                             self.note_sent(ep, args.kind, buf.len(), args.context, completes);
@@ -134,7 +134,7 @@ impl<T: Transport> State<T> {
     /// # Errors
     /// How many bytes of header and payload were written, when that is not all.
     #[inline(always)]
-    pub(crate) fn send_now(
+    pub(crate) fn send_now<const INJECT: bool>(
         &mut self,
         id: Option<ConnId>,
         kind: SendKind,
@@ -158,7 +158,8 @@ impl<T: Transport> State<T> {
         let (tag, len) = (tag_of(kind), buf.len());
         let written = if InPlaceOf::<T>::applies(link) {
             let mut header = [0; SEND_HEADER];
-            let Some(header_len) = engine.try_send_now(id, tag, data, len as u64, &mut header)
+            let Some(header_len) =
+                engine.try_send_now::<INJECT>(id, tag, data, len as u64, &mut header)
             else {
                 return Err(0);
             };
@@ -179,9 +180,9 @@ impl<T: Transport> State<T> {
                     let sent = engine.try_send_packet_now(id, tag, data, len as u64, header);
                     sent.then_some(MESSAGE_LEN)
                 }),
-                false => scratch
-                    .first_chunk_mut()
-                    .and_then(|header| engine.try_send_now(id, tag, data, len as u64, header)),
+                false => scratch.first_chunk_mut().and_then(|header| {
+                    engine.try_send_now::<INJECT>(id, tag, data, len as u64, header)
+                }),
             }) else {
                 return Err(0);
             };

@@ -80,7 +80,7 @@ impl<T: Transport> State<T> {
                 && !self.unattended
                 && self.waiters.is_empty()
                 && self.in_burst(id);
-            match self.send_now(id, kind, buf, data, hold) {
+            match self.send_now::<true>(id, kind, buf, data, hold) {
                 Ok(()) => {
                     if hold {
                         self.note_held(id);
@@ -141,7 +141,7 @@ impl<T: Transport> State<T> {
         if written == 0 && buf.len() < state.fast.inject {
             let id = self.route(ep, dest, true)?;
             self.admit_silent(id)?;
-            match self.send_now(Some(id), kind, buf, data, false) {
+            match self.send_now::<true>(Some(id), kind, buf, data, false) {
                 Ok(()) => {
                     if counted {
                         self.note_injected(ep, kind, buf.len());

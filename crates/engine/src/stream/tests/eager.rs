@@ -68,7 +68,7 @@ fn a_peer_that_keeps_much_gets_long_messages_when_it_asks_for_them() {
     for (len, at_once) in [(4096, true), (4097, false)] {
         let written = f
             .engine
-            .try_send_now(Some(f.conn), Some(5), None, len, &mut header);
+            .try_send_now::<false>(Some(f.conn), Some(5), None, len, &mut header);
         assert_eq!(written.is_some(), at_once);
     }
     // What it asks for never raises the limit of this side.

@@ -130,7 +130,9 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
         let mut header = [0; SEND_HEADER];
         f.flush();
         let conn = Some(f.conn);
-        let written = f.engine.try_send_now(conn, None, None, len, &mut header);
+        let written = f
+            .engine
+            .try_send_now::<false>(conn, None, None, len, &mut header);
         written.is_some()
     };
     // Some of 4 KiB and more are announced, so that the peer sees what that costs.
@@ -145,6 +147,13 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
     });
     assert_eq!(announced.count(), 8 * 8);
     assert!(at_once(&mut f, 4095) && !at_once(&mut f, 4096));
+    // None that is injected is announced: it may have to be with the peer at once.
+    f.flush();
+    let (conn, mut header) = (Some(f.conn), [0; SEND_HEADER]);
+    let injected = f
+        .engine
+        .try_send_now::<true>(conn, None, None, 4096, &mut header);
+    assert!(injected.is_some());
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn a_message_goes_at_once_where_nothing_waits() {
     let mut header = [0; SEND_HEADER];
     let mut at_once = |f: &Fixture, tag| {
         f.engine
-            .try_send_now(Some(f.conn), tag, None, 8, &mut header)
+            .try_send_now::<false>(Some(f.conn), tag, None, 8, &mut header)
     };
     assert_eq!(at_once(&f, None), Some(16));
     assert_eq!(at_once(&f, Some(5)), Some(24));
