@@ -6,7 +6,7 @@ use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
 use ripstop_stream::InPlace;
 use ripstop_types::{Errno, Result};
 
-use super::{RingResult, Rings, ShmLink};
+use super::ShmLink;
 use crate::copy_choice::RingCopy;
 
 /// The shortest payload that is counted.
@@ -28,11 +28,14 @@ impl InPlace<ShmLink> for RingInPlace {
     ) -> Result<usize> {
         match link.rings.get() {
             Some(rings) => {
-                let write = || rings.writer.write_message(header, header_len, payload);
-                let count = match payload.len() {
-                    MIN_LONG_BYTES.. => rings.write_long(header_len, payload.len(), write),
-                    _ => write(),
-                };
+                let count = rings.writer.write_message(header, header_len, payload);
+                // What is written in part is queued, and counted there.
+                if let Ok(written @ MIN_LONG_BYTES..) = count
+                    && written == header_len + payload.len()
+                    && payload.len() >= MIN_LONG_BYTES
+                {
+                    rings.sent_in_place.add(Copied::one(payload.len() as u64));
+                }
                 link.after_write(rings, count)
             }
             None => Err(Errno::EAGAIN),
@@ -96,23 +99,5 @@ impl InPlace<ShmLink> for RingInPlace {
         let read = || Ok(rings.reader.read_chunk(room));
         let count = rings.timed(RingCopy::Read, room.len(), read);
         link.after_read(rings, count).unwrap_or(0)
-    }
-}
-
-impl Rings {
-    /// Writes a message whose payload is long: that is timed now and then, and counted if all of it was written. What is
-    /// written in part is queued, and counted there.
-    #[inline(never)]
-    fn write_long(
-        &self,
-        header_len: usize,
-        payload_len: usize,
-        write: impl FnOnce() -> RingResult,
-    ) -> RingResult {
-        let count = self.timed(RingCopy::Write, payload_len, write);
-        if count == Ok(header_len + payload_len) {
-            self.sent_in_place.add(Copied::one(payload_len as u64));
-        }
-        count
     }
 }
