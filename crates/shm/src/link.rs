@@ -281,7 +281,8 @@ impl Rings {
     /// ring costs.
     #[inline]
     fn timed(&self, what: RingCopy, len: usize, copy: impl FnOnce() -> RingResult) -> RingResult {
-        if len < MIN_TIMED_BYTES {
+        // Without attach there is no choice.
+        if len < MIN_TIMED_BYTES || self.attach.is_none() {
             return copy();
         }
         let read = self.read_since_attach.load(Ordering::Relaxed);
