@@ -24,7 +24,7 @@ use crate::sys::{
 };
 
 /// The tag of messages from one queue pair to another.
-const fn tag(to: u32, from: u32) -> u64 {
+pub(super) const fn tag(to: u32, from: u32) -> u64 {
     (to as u64) << 40 | (from as u64) << 16
 }
 

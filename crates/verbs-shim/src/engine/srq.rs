@@ -16,7 +16,7 @@ use crate::engine::request::Recv;
 use crate::engine::{Engine, Inner};
 use crate::log::{self, Subsys, refuse};
 use crate::net::{Ended, Shared};
-use crate::sys::{IBV_WC_LOC_LEN_ERR, IBV_WC_WR_FLUSH_ERR, ibv_sge};
+use crate::sys::{IBV_WC_LOC_LEN_ERR, ibv_sge};
 
 /// Marks the context of a shared receive.
 pub(super) const MARK: usize = 1 << 62;
@@ -213,6 +213,11 @@ impl Engine {
     }
 }
 
+/// Whether a message has used up the receive that ended so: it is there, or was longer than the receive.
+const fn is_taken(result: Result<()>) -> bool {
+    matches!(result, Ok(()) | Err(Errno::ETRUNC))
+}
+
 impl Inner {
     /// Takes the end of a shared receive.
     pub(super) fn shared_ended(&mut self, ended: &Ended) {
@@ -234,25 +239,32 @@ impl Inner {
             Some(qp) if matches!(qp.state, State::Reset | State::Init) && ended.result.is_ok() => {
                 qp.early.push(*ended);
             }
-            Some(qp) if qp.peer_num() == from => {
+            Some(qp) if qp.peer_num() == from && is_taken(ended.result) => {
                 let Some(srq) = self.srqs.get_mut(slot) else {
                     return;
                 };
                 let recv = srq.recvs.remove(at);
                 let failure = match ended.result {
                     Ok(()) => qp.shared_recv(&recv, ended, &mut self.cqs),
-                    Err(Errno::ETRUNC) => {
+                    Err(_) => {
                         qp.shared_recv_failed(&recv, IBV_WC_LOC_LEN_ERR, &mut self.cqs);
                         Some(Failure::Commanded)
-                    }
-                    Err(_) => {
-                        qp.shared_recv_failed(&recv, IBV_WC_WR_FLUSH_ERR, &mut self.cqs);
-                        Some(Failure::PeerGone)
                     }
                 };
                 if let Some(failure) = failure.filter(|_| qp.state != State::Err) {
                     qp.fail(failure, &mut self.cqs);
                 }
+            }
+            // A device, too, ends no shared receive for a message that its sender did not finish.
+            Some(qp) if qp.peer_num() == from => {
+                log::info(
+                    Subsys::EpData,
+                    format_args!(
+                        "queue pair {to:#08x}: its peer is gone in the middle of a message, whose receive is free again: {:?}",
+                        ended.result
+                    ),
+                );
+                self.give_back(slot, at);
             }
             _ => {
                 log::warn(
@@ -285,5 +297,76 @@ impl Inner {
         for ended in early {
             self.give_back(ended.context >> 47 & 0x7fff, ended.context as u32 as usize);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::QpInit;
+    use crate::engine::qp::tag;
+    use crate::sys::{
+        IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_STATE, IBV_QPS_INIT, IBV_QPS_RTR, IBV_WC_SUCCESS,
+        ibv_qp_attr, ibv_qp_cap, ibv_wc,
+    };
+
+    #[test]
+    fn a_message_that_its_sender_did_not_finish_gives_its_receive_back() {
+        let engine = Engine::open().expect("a device");
+        let pd = engine.alloc_pd();
+        let cq = engine.create_cq(4, None).expect("a queue");
+        let cap = SrqCap {
+            max_wr: 1,
+            max_sge: 1,
+        };
+        let srq = engine.create_srq(pd, cap).expect("a shared queue");
+        let init = QpInit {
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: Some(srq),
+            all_signaled: true,
+            cap: ibv_qp_cap::default(),
+        };
+        let (qp, to, _) = engine.create_qp(&init).expect("a queue pair");
+        let from = to ^ 1;
+        let mut attr = ibv_qp_attr {
+            dest_qp_num: from,
+            ..ibv_qp_attr::default()
+        };
+        (attr.ah_attr.dgid, attr.ah_attr.is_global) = (engine.gid(), 1);
+        for (state, mask) in [
+            (IBV_QPS_INIT, 0),
+            (IBV_QPS_RTR, IBV_QP_AV | IBV_QP_DEST_QPN),
+        ] {
+            attr.qp_state = state;
+            let changed = engine.modify_qp(qp, &attr, mask | IBV_QP_STATE);
+            changed.expect("a change of state");
+        }
+        let mut recvs = [(7, &[][..])].into_iter();
+        engine.post_srq(srq, || recvs.next()).expect("a receive");
+
+        let ends = |result| {
+            let mut inner = engine.inner.lock();
+            let generation = usize::from(inner.srqs[srq].generation);
+            inner.ended(&Ended {
+                context: MARK | srq << 47 | generation << 32,
+                tag: tag(to, from),
+                len: 0,
+                data: 0,
+                result,
+            });
+            drop(inner);
+            let mut found = [ibv_wc::default(); 4];
+            let count = engine.poll(cq, &mut found).expect("a queue");
+            let found = found.iter().take(count);
+            found.map(|wc| (wc.wr_id, wc.status)).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(Err(Errno::ECONNRESET)), []);
+        let (attr, _) = engine.query_qp(qp).expect("a queue pair");
+        assert_eq!(attr.qp_state, IBV_QPS_RTR);
+        assert_eq!(ends(Ok(())), [(7, IBV_WC_SUCCESS)]);
+        engine.destroy_qp(qp).expect("a queue pair");
+        engine.destroy_srq(srq).expect("a shared queue");
     }
 }
