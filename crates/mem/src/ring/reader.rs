@@ -268,15 +268,21 @@ impl Reader {
             }
             let Some(len) = entry::short_len(state) else {
                 let entry = Entry::check(state, || cell.chunk_len(), self.layout)?;
-                let staged = match entry.chunk > MAX_STAGED_CHUNK_BYTES {
+                let wanted = match entry.chunk > MAX_STAGED_CHUNK_BYTES {
                     true => entry.leading,
                     false => entry.len(),
                 };
-                if staged > room.len() - done && done > 0 {
+                let has_room = wanted <= room.len() - done;
+                if !has_room && done > 0 {
                     return Ok(done);
                 }
-                if entry.chunk > MAX_STAGED_CHUNK_BYTES || staged > room.len() {
+                if !has_room || wanted == 0 {
                     break;
+                }
+                if wanted < entry.len() {
+                    let rest = room.get_mut(done..).unwrap_or_default();
+                    let leading = Sink::from(rest).buf().first(wanted);
+                    return Ok(done + self.read_part(entry, leading));
                 }
                 done = self.read_chunk_entry(at, entry, room, done);
                 at = self.head.load(Relaxed);
