@@ -5,7 +5,7 @@ use ripstop_engine::stream::RxWant;
 use ripstop_engine::{IOV_LIMIT, REACH};
 use ripstop_types::{Errno, Result};
 
-use crate::rx::whole::consume_whole;
+use crate::rx::whole::{consume_whole, consume_writes};
 use crate::state::State;
 use crate::state::place::{copy_slot, copy_user, read_memory, read_slot, store};
 use crate::system::System;
@@ -161,8 +161,16 @@ impl<T: Transport> State<T> {
             if self.engine.rx_in_header(id) {
                 let whole = rest.len() - consume_whole(&mut self.engine, id, rest);
                 rest = &rest[whole..];
+                let written = match T::is_in_packets(&self.params) {
+                    true => 0,
+                    false => consume_writes(&mut self.engine, id, rest),
+                };
+                rest = &rest[written..];
                 if rest.is_empty() {
                     break;
+                }
+                if written > 0 {
+                    continue;
                 }
                 let used = self.engine.rx_header(id, rest)?;
                 rest = &rest[used..];

@@ -180,6 +180,19 @@ pub(crate) fn consume_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u
     }
 }
 
+/// Takes whole plain writes from the front of `bytes`, of a connection that is not for packets; returns their length
+/// in bytes.
+pub(crate) fn consume_writes(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
+    let mut taken = 0;
+    while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty())
+        && let Some(write) = engine.rx_write(id, rest, 0)
+    {
+        let payload = rest.get(write.header_len..).unwrap_or_default();
+        taken += write.header_len + ripstop_mem::store(write.memory.first(write.len), payload);
+    }
+    taken
+}
+
 /// Takes one such message; returns its length in bytes, 0 if it is another case.
 #[inline(never)]
 fn take_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
