@@ -33,7 +33,7 @@ impl<T: Transport> State<T> {
 
     /// Whether the peer of a connection has offered regions, and nothing is under way there.
     #[inline]
-    fn is_mapped(&self, id: Option<ConnId>) -> bool {
+    pub(crate) fn is_mapped(&self, id: Option<ConnId>) -> bool {
         let connection = self.connections.find(id);
         DirectOf::<T>::SUPPORTED
             && connection.is_some_and(|connection| connection.mapped)

@@ -130,22 +130,27 @@ impl<T: Transport> State<T> {
         if may_attach {
             return false;
         }
-        let sent = self.connections.find(id).is_some_and(|connection| {
-            if let Some(link) = &connection.link
-                && InPlaceOf::<T>::sends_whole(link, buf.len())
-                && let Some(header) = self.engine.try_write_now(id, to)
-            {
-                // An error shows again.
-                return InPlaceOf::<T>::send_message(link, &header, WRITE_LEN, buf).is_ok();
-            }
-            false
-        });
-        if !sent {
+        if !self.write_in_place(id, buf, to) {
             return false;
         }
         self.engine.written_now(cq, completion);
         self.wake_any_waiters();
         true
+    }
+
+    /// Writes a header and all of a buffer to the link, before anything is noted of it; `false` says that nothing was
+    /// written.
+    #[inline]
+    fn write_in_place(&self, id: Option<ConnId>, buf: UserBuf, to: RmaIov) -> bool {
+        let connection = self.connections.find(id);
+        if let Some(link) = connection.and_then(|connection| connection.link.as_ref())
+            && InPlaceOf::<T>::sends_whole(link, buf.len())
+            && let Some(header) = self.engine.try_write_now(id, to)
+        {
+            // An error shows again.
+            return InPlaceOf::<T>::send_message(link, &header, WRITE_LEN, buf).is_ok();
+        }
+        false
     }
 
     /// Posts a read or write, for deferred work if its id is given.
@@ -234,6 +239,12 @@ impl<T: Transport> State<T> {
         if data.is_none() && self.write_short(ep, buf, remote, peer, None) {
             return Ok(());
         }
+        if data.is_none()
+            && InPlaceOf::<T>::SUPPORTED
+            && self.inject_in_place(ep, buf, remote, peer)
+        {
+            return Ok(());
+        }
         let rma = Rma {
             kind: RmaKind::Write,
             iov: Iov::one(buf),
@@ -249,6 +260,21 @@ impl<T: Transport> State<T> {
             return Ok(());
         }
         self.start_rma(ep, peer, &rma, false)
+    }
+
+    /// Posts an injected write from where it is, if it can go into the stream before anything is noted of it; `false` says
+    /// that nothing was done.
+    fn inject_in_place(&mut self, ep: EpId, buf: UserBuf, to: RmaIov, peer: FiAddr) -> bool {
+        let Some(state) = self.eps.get(ep) else {
+            return false;
+        };
+        let id = state.route(peer);
+        let fits = buf.len() < state.fast.plain_write && buf.len() as u64 == to.len;
+        let done = fits && !self.is_mapped(id) && self.write_in_place(id, buf, to);
+        if done {
+            self.wake_any_waiters();
+        }
+        done
     }
 
     /// Holds back what is posted next, if the flags say so.
