@@ -261,6 +261,12 @@ impl Reader {
             let Some(line) = room.get_mut(done..).and_then(<[u8]>::first_chunk_mut) else {
                 break;
             };
+        if let Some(entry) = Entry::unpack(self.partial.load(Relaxed))
+            && entry.chunk <= MAX_STAGED_CHUNK_BYTES
+        {
+            let rest = room.get_mut(done..).unwrap_or_default();
+            done += self.read_part(entry, Sink::from(rest).buf());
+        }
             let cell = self.cells.at(at);
             let state = cell.state();
             if !has_lap(state, at) {
