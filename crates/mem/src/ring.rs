@@ -132,7 +132,7 @@ pub use grant::{Grant, Grants};
 pub use joint::{JointPayload, JointReceiver, JointSender, MAX_JOINT_PARTS};
 pub use layout::{
     GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
-    RingError, STATUS_PAGE_BYTES, Side,
+    MAX_SHORT_ENTRIES, RingError, STATUS_PAGE_BYTES, Side,
 };
 pub use peer_status::PeerStatus;
 #[cfg(not(loom))]

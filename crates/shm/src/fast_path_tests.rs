@@ -36,13 +36,13 @@ use crate::windows::Windows;
 enum LinkCall {
     /// `send_message`, with a header of this length.
     SendMessage(usize),
-    /// `send_short`: a short write in one entry.
+    /// `send_short`: a short write in a few entries.
     SendShort,
     /// Any other send.
     Send,
     /// The sole entry, read in place.
     SoleEntry,
-    /// A short entry, read in place.
+    /// A short entry, read in place, and those behind it that belong to the same write.
     ShortEntry,
     /// A read that delivered bytes.
     Read,
@@ -542,7 +542,13 @@ const MAX_BURST: usize = 5;
 
 #[test]
 fn short_writes_use_short_entries() {
-    let len = 8 * MAX_BURST * ROUNDS;
+    // One entry, two, three, and as many as there are.
+    [8, 64, 100, 184].into_iter().for_each(write_short);
+}
+
+/// Bursts of writes of `size` bytes each, one of which is injected.
+fn write_short(size: usize) {
+    let len = size * MAX_BURST * ROUNDS;
     let (far, [(near, to)]) = open();
     let memory = Parked::park(vec![0; len]);
     let region = far.domain.mr(&open_to_writes(&memory)).unwrap();
@@ -550,22 +556,26 @@ fn short_writes_use_short_entries() {
     for round in 0..ROUNDS {
         let burst = 1 + round % MAX_BURST;
         for index in 0..burst {
-            let addr = 8 * (MAX_BURST * round + index);
+            let addr = size * (MAX_BURST * round + index);
+            let place = RmaIov {
+                addr: addr as u64,
+                len: size as u64,
+                key: KEY,
+            };
             let call = RmaCall {
-                remote: &[RmaIov {
-                    addr: addr as u64,
-                    len: 8,
-                    key: KEY,
-                }],
+                remote: &[place],
                 peer: to,
                 data: None,
                 context: 3,
                 flags: None,
             };
-            let piece = text.buf().skip(addr).first(8);
-            near.end.ep.write(&[piece], &call).unwrap();
+            let piece = text.buf().skip(addr).first(size);
+            match index {
+                0 => near.end.ep.inject_write(piece, place, None, to).unwrap(),
+                _ => near.end.ep.write(&[piece], &call).unwrap(),
+            }
         }
-        near.end.poll(burst);
+        near.end.poll(burst - 1);
         // Writes are not reported at the target.
         assert_eq!(far.end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
     }
@@ -590,9 +600,9 @@ fn short_writes_use_short_entries() {
     drop((common::bytes(room), common::bytes(last)));
     drop(region);
     let (memory, text) = (common::bytes(memory), common::bytes(text));
-    for (round, part) in memory.chunks(8 * MAX_BURST).enumerate() {
-        let (written, rest) = part.split_at(8 * (1 + round % MAX_BURST));
-        let from = 8 * MAX_BURST * round;
+    for (round, part) in memory.chunks(size * MAX_BURST).enumerate() {
+        let (written, rest) = part.split_at(size * (1 + round % MAX_BURST));
+        let from = size * MAX_BURST * round;
         assert_eq!(written, &text[from..from + written.len()], "in {round}");
         assert!(rest.iter().all(|byte| *byte == 0), "behind {round}");
     }

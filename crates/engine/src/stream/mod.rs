@@ -78,3 +78,4 @@ pub use terms::{PacketTerms, Terms};
 pub use tx::Replayed;
 pub use watch::{Announced, LongMessages, Pending, Queued, Waiting};
 pub use work::Unposted;
+pub use write::ShortWrites;

@@ -23,18 +23,12 @@ pub struct ShortWrites<'a, B> {
 }
 
 impl<B: Buffer> ShortWrites<'_, B> {
-    /// Where the payload of a write goes that is `len` bytes with its header, if it is a plain one
-    /// to one piece of memory that nobody counts. `None` says that [`Engine::rx_header`] is the
-    /// way.
+    /// Where the payload of a write with this header goes, and all of its length, if it is a plain one to one piece
+    /// of memory that nobody counts. `None` says that [`Engine::rx_header`] is the way.
     #[inline(always)]
     #[must_use]
-    pub fn place(&self, header: &[u8; WRITE_LEN], len: usize) -> Option<B> {
-        let to = parse_write(self.order, header)?;
-        let all = to.len.checked_add(WRITE_LEN as u64)?;
-        match all == len as u64 {
-            true => self.regions.plain(&to),
-            false => None,
-        }
+    pub fn place(&self, header: &[u8; WRITE_LEN]) -> Option<B> {
+        self.regions.plain(&parse_write(self.order, header)?)
     }
 }
 

@@ -15,6 +15,9 @@ pub const LINE_BYTES: usize = 64;
 /// Bytes of the stream that a short entry can hold, at most.
 pub const MAX_INLINE_BYTES: usize = 56;
 
+/// A message that fits this many short entries is written to them rather than to a chunk.
+pub const MAX_SHORT_ENTRIES: usize = 4;
+
 /// The longest header that [`Writer::write_message`](super::Writer::write_message) writes with its payload.
 pub const MAX_HEADER_BYTES: usize = 40;
 

@@ -152,7 +152,12 @@ impl Reader {
         if self.partial.load(Relaxed) != 0 {
             return None;
         }
-        let at = self.head.load(Relaxed);
+        self.short_entry_at(self.head.load(Relaxed))
+    }
+
+    /// The entry of cursor `at`, if it is there and a short one.
+    #[inline(always)]
+    fn short_entry_at(&self, at: u64) -> Option<ShortEntry<'_>> {
         let cell = self.cells.at(at);
         let state = cell.state();
         if !has_lap(state, at) {
@@ -256,17 +261,17 @@ impl Reader {
     /// Goes on reading after the first `done` bytes of `room`.
     #[inline(never)]
     fn read_more(&self, room: &mut [u8], mut done: usize) -> Result<usize, RingError> {
-        let mut at = self.head.load(Relaxed);
-        while self.partial.load(Relaxed) == 0 {
-            let Some(line) = room.get_mut(done..).and_then(<[u8]>::first_chunk_mut) else {
-                break;
-            };
         if let Some(entry) = Entry::unpack(self.partial.load(Relaxed))
             && entry.chunk <= MAX_STAGED_CHUNK_BYTES
         {
             let rest = room.get_mut(done..).unwrap_or_default();
             done += self.read_part(entry, Sink::from(rest).buf());
         }
+        let mut at = self.head.load(Relaxed);
+        while self.partial.load(Relaxed) == 0 {
+            let Some(line) = room.get_mut(done..).and_then(<[u8]>::first_chunk_mut) else {
+                break;
+            };
             let cell = self.cells.at(at);
             let state = cell.state();
             if !has_lap(state, at) {
@@ -493,7 +498,15 @@ pub struct ShortEntry<'a> {
     at: u64,
 }
 
-impl ShortEntry<'_> {
+impl<'a> ShortEntry<'a> {
+    /// The entry behind this one, if it is there and a short one. It is consumed after this one.
+    #[must_use]
+    #[inline]
+    pub fn next(&self) -> Option<ShortEntry<'a>> {
+        self.reader
+            .short_entry_at(self.reader.cursors.next(self.at))
+    }
+
     /// Its number of bytes, 1 to [`MAX_INLINE_BYTES`].
     #[must_use]
     #[inline(always)]

@@ -9,14 +9,11 @@ use crate::ring::entry::{self, ChunkPlace};
 use crate::ring::grant::{ENDED, Grant};
 use crate::ring::joint::JointSender;
 use crate::ring::layout::{
-    LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, Part, RingError,
-    Side,
+    LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, MAX_SHORT_ENTRIES,
+    Part, RingError, Side,
 };
 use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
 use crate::ring::source_sink::{AsSource, Source};
-
-/// A message that fits this many short entries is written to them rather than to a chunk.
-const MAX_SHORT_ENTRIES: usize = 4;
 
 /// A piece of at least this many bytes ends its chunk, so that the next header starts an entry.
 const CHUNK_ENDING_PIECE_BYTES: usize = 256;
@@ -178,14 +175,16 @@ impl Writer {
         self.write_long(&header, header_len, payload)
     }
 
-    /// As [`write_message`](Self::write_message), with all of `header`, if the message fits one short entry
-    /// and there is room for it; `false` means that nothing was written.
+    /// As [`write_message`](Self::write_message), with all of `header`, if the message fits
+    /// [`MAX_SHORT_ENTRIES`] short entries and there is room for them; `false` means that nothing was written.
     #[inline(always)]
     #[must_use]
     pub fn write_short(&self, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
         let at = self.tail.load(Relaxed);
         if payload.len() > MAX_INLINE_BYTES - MAX_HEADER_BYTES || at == self.limit.load(Relaxed) {
-            return false;
+            // A copy, so that the header need not be in memory where the message is shorter.
+            let header = *header;
+            return self.write_several(&header, payload);
         }
         let cell = self.cells.at(at);
         cell.write_header(header, MAX_HEADER_BYTES);
@@ -196,6 +195,13 @@ impl Writer {
             entry::short_state(MAX_HEADER_BYTES + payload.len()),
         );
         true
+    }
+
+    /// As [`write_short`](Self::write_short), where one entry is not enough or there is no room.
+    #[inline(never)]
+    fn write_several(&self, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
+        payload.len() <= MAX_SHORT_ENTRIES * MAX_INLINE_BYTES - MAX_HEADER_BYTES
+            && self.write_short_entries(header, MAX_HEADER_BYTES, payload)
     }
 
     /// A message that is longer than a short entry, or finds no room at first.

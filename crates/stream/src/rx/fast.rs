@@ -1,10 +1,11 @@
 //! Fast receive: a single small message is all that has come, and its completion goes to the reader
 //! of the completion queue without being queued. Short writes have a fast path here too.
 
+use arrayvec::ArrayVec;
 use ripstop_engine::id::{ConnId, CqId};
-use ripstop_engine::stream::{Engine, Whole};
+use ripstop_engine::stream::{Engine, ShortWrites, Whole};
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{MAX_INLINE_BYTES, SoleEntry};
+use ripstop_mem::ring::{MAX_INLINE_BYTES, MAX_SHORT_ENTRIES, ShortEntry, SoleEntry};
 use ripstop_types::Completion;
 use ripstop_wire::rxm::MESSAGE_LEN;
 use ripstop_wire::xnet::base::{Small, WRITE_LEN};
@@ -62,14 +63,14 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// The longest write in bytes that is one short entry of a ring with its header.
-pub(crate) const MAX_SHORT_WRITE: usize = MAX_INLINE_BYTES - WRITE_LEN;
+/// The longest write in bytes that is a few short entries of a ring with its header.
+pub(crate) const MAX_SHORT_WRITE: usize = MAX_SHORT_ENTRIES * MAX_INLINE_BYTES - WRITE_LEN;
 
 /// Short writes that are received in one call, so that a busy peer does not keep the others waiting.
 const MAX_SHORT_WRITES_AT_ONCE: usize = 256;
 
 impl<T: Transport> State<T> {
-    /// Receives short plain writes, each from its entry to its place. Returns whether that was all
+    /// Receives short plain writes, each from its entries to its place. Returns whether that was all
     /// that has come.
     #[inline(never)]
     pub(crate) fn receive_short_writes(&mut self) -> bool {
@@ -81,14 +82,9 @@ impl<T: Transport> State<T> {
         let mut taken = 0;
         if let Some(writes) = engine.rx_short_writes(id) {
             while let Some(short) = InPlaceOf::<T>::short_entry(link) {
-                let words = short.words();
-                let (header, payload) = words.as_flattened().split_at(WRITE_LEN);
-                let place = header
-                    .first_chunk()
-                    .and_then(|header| writes.place(header, short.len()));
-                let Some(place) = place else { break };
-                ripstop_mem::store(place, payload);
-                short.consume();
+                if !receive_short_write(&writes, short) {
+                    break;
+                }
                 taken += 1;
                 if taken == MAX_SHORT_WRITES_AT_ONCE {
                     break;
@@ -106,6 +102,56 @@ impl<T: Transport> State<T> {
         active.found(T::System::ticks);
         true
     }
+}
+
+/// Receives the write that begins with this entry; `false` says that nothing was done, as it is no plain write or not
+/// all of it is in short entries.
+#[inline(always)]
+fn receive_short_write(writes: &ShortWrites<'_, UserBuf>, first: ShortEntry<'_>) -> bool {
+    let words = first.words();
+    let Some((header, payload)) = words.as_flattened().split_first_chunk::<WRITE_LEN>() else {
+        return false;
+    };
+    let front = first.len().checked_sub(WRITE_LEN);
+    let (Some(place), Some(front)) = (writes.place(header), front) else {
+        return false;
+    };
+    if front == place.len() {
+        ripstop_mem::store(place, payload);
+        first.consume();
+        return true;
+    }
+    let payload = payload.get(..front).unwrap_or_default();
+    receive_split_write(place, payload, first)
+}
+
+/// As [`receive_short_write`], of a write to `place` of which the first entry has the front.
+#[inline(never)]
+fn receive_split_write(place: UserBuf, front: &[u8], first: ShortEntry<'_>) -> bool {
+    let mut entries = ArrayVec::<ShortEntry<'_>, MAX_SHORT_ENTRIES>::new();
+    let mut left = place.len().checked_sub(front.len());
+    entries.push(first);
+    while let Some(rest @ 1..) = left {
+        let next = entries.last().and_then(ShortEntry::next);
+        let Some(next) = next.filter(|_| !entries.is_full()) else {
+            return false;
+        };
+        left = rest.checked_sub(next.len());
+        entries.push(next);
+    }
+    if left.is_none() {
+        return false;
+    }
+    let mut to = place.skip(ripstop_mem::store(place, front));
+    for (at, entry) in entries.into_iter().enumerate() {
+        if at > 0 {
+            let words = entry.words();
+            let bytes = words.as_flattened().get(..entry.len()).unwrap_or_default();
+            to = to.skip(ripstop_mem::store(to, bytes));
+        }
+        entry.consume();
+    }
+    true
 }
 
 /// Where the payload of a single small message is: in an entry of a ring, or in the receive buffer.

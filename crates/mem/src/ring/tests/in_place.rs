@@ -63,9 +63,37 @@ fn short_entries_are_read_in_place_in_order() {
 }
 
 #[test]
+fn a_short_write_is_in_several_entries_that_come_at_once() {
+    let (writer, reader) = direction(16, 4096);
+    let mut credits = 0;
+    for (sent, len) in [17, 72, 73, 184, 128, 129].into_iter().enumerate() {
+        let (header, mut payload) = (pattern(sent, MAX_HEADER_BYTES), pattern(sent + 9, len));
+        assert_eq!(writer.has_room(), Ok(true));
+        assert!(writer.write_short(header.first_chunk().unwrap(), user(&mut payload)));
+        // The rest of it can be looked at before any of it is consumed.
+        let mut entries = vec![reader.short_entry().unwrap()];
+        while let Some(next) = entries.last().and_then(ShortEntry::next) {
+            entries.push(next);
+        }
+        let read: Vec<u8> = entries
+            .iter()
+            .flat_map(|entry| entry.words().concat()[..entry.len()].to_vec())
+            .collect();
+        assert_eq!(read, [header, payload].concat());
+        assert_eq!(entries.len(), read.len().div_ceil(MAX_INLINE_BYTES));
+        for entry in entries {
+            entry.consume();
+            credits += usize::from(reader.take_credit_returned());
+        }
+        assert!(reader.short_entry().is_none());
+    }
+    assert_eq!(credits, 4);
+}
+
+#[test]
 fn other_writes_and_entries_are_not_short() {
     let (writer, reader) = direction(4, 4096);
-    let (header, mut payload) = ([7; MAX_HEADER_BYTES], [8; 17]);
+    let (header, mut payload) = ([7; MAX_HEADER_BYTES], [8; 185]);
     assert!(!writer.write_short(&header, user(&mut payload)));
     assert!(!reader.is_ready());
     for count in 0..4 {
