@@ -179,12 +179,7 @@ impl<B: Buffer> Engine<B> {
         }
         let found = matcher.find_unexpected(&mut self.unexpected, want, None);
         let Some(id) = found else {
-            let entry = Completion {
-                context,
-                flags: rx_flags(want.tag.is_some()),
-                tag: want.tag.map_or(0, |(tag, _)| tag),
-                ..Completion::BLANK
-            };
+            let entry = without_message(context, &want);
             self.push_error(rx_cq, entry, Errno::ENOMSG);
             return Ok(false);
         };
@@ -311,14 +306,14 @@ impl<B: Buffer> Engine<B> {
 
     /// Whether a posted receive names this peer as its only source.
     #[must_use]
-    pub fn waits_for(&self, ep: EpId, src: ripstop_types::FiAddr) -> bool {
+    pub fn waits_for(&self, ep: EpId, src: FiAddr) -> bool {
         let srx = self.ep(ep).and_then(|config| self.srxs.find(config.srx));
         src.is_specified()
             && srx.is_some_and(|matcher| matcher.any_posted(|recv| recv.want.src == src))
     }
 
     /// Fails all posted receives that name this peer as their only source.
-    pub fn fail_directed(&mut self, ep: EpId, src: ripstop_types::FiAddr, error: Errno) {
+    pub fn fail_directed(&mut self, ep: EpId, src: FiAddr, error: Errno) {
         let Some(config) = self.ep(ep).copied() else {
             return;
         };
@@ -376,12 +371,7 @@ impl<B: Buffer> Engine<B> {
             // The last message on its way reports the buffer as released.
             return;
         }
-        let mut entry = Completion {
-            context: recv.context,
-            flags: rx_flags(recv.want.tag.is_some()),
-            tag: recv.want.tag.map_or(0, |(tag, _)| tag),
-            ..Completion::BLANK
-        };
+        let mut entry = without_message(recv.context, &recv.want);
         entry.flags.set(Flags::MULTI_RECV, recv.multi);
         let work = recv.work();
         matcher.finish(id);
@@ -573,6 +563,17 @@ pub(super) const fn rx_flags(tagged: bool) -> Flags {
         Flags::RECV.union(Flags::TAGGED)
     } else {
         Flags::RECV.union(Flags::MSG)
+    }
+}
+
+/// What is reported of a receive, or of a look for a message, that has got none.
+#[inline]
+fn without_message(context: Context, want: &Want) -> Completion {
+    Completion {
+        context,
+        flags: rx_flags(want.tag.is_some()),
+        tag: want.tag.map_or(0, |(tag, _)| tag),
+        ..Completion::BLANK
     }
 }
 
