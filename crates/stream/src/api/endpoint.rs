@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ripstop_core::lock::{Lock, Locking};
 use ripstop_core::provider::{self, DataCall, Token};
-use ripstop_core::{EventQueue, Info};
+use ripstop_core::{EventQueue, Info, caps};
 use ripstop_engine::id::{CounterId, EpId, SrxId};
 use ripstop_engine::stream::EpConfig;
 use ripstop_types::{EpType, Errno, Flags, Result};
@@ -38,6 +38,13 @@ pub(crate) struct Bound<T: Transport, K: Mode> {
     /// Which counter counts what; the rest of it is not used.
     pub(crate) counting: EpConfig,
     pub(crate) enabled: bool,
+}
+
+/// Whether there is a queue or a counter that tells of what an endpoint sends, and of what it receives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reported {
+    pub(crate) tx: bool,
+    pub(crate) rx: bool,
 }
 
 type BoundGuard<'a, T, K> = <<K as Locking>::Lock<Bound<T, K>> as Lock<Bound<T, K>>>::Guard<'a>;
@@ -202,9 +209,39 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         }
     }
 
+    /// Whether it can be enabled with what is bound to it.
+    ///
+    /// # Errors
+    /// [`Errno::ENOCQ`] where nothing tells of what it does, [`Errno::ENOEQ`].
+    pub(crate) fn check_bound(&self, bound: &Bound<T, K>) -> Result<Reported> {
+        let (sends, receives) = self.directions();
+        let messages = self.caps.intersects(Flags::MSG | Flags::TAGGED);
+        let initiates = caps::is_rma_initiator(self.caps);
+        let starts = match self.part {
+            Part::Whole => sends && messages || initiates || self.caps.contains(Flags::COLLECTIVE),
+            Part::Tx => true,
+            Part::Rx => false,
+        };
+        let reported = Reported {
+            tx: bound.tx_cq.is_some() || bound.counting.tx_counters() != [None; 3],
+            rx: bound.rx_cq.is_some() || bound.counting.rx_counters() != [None; 3],
+        };
+        if starts && !reported.tx {
+            return Err(self.no_cq("sends, reads or writes", "FI_TRANSMIT"));
+        }
+        // What only peers start needs no queue here.
+        if receives && messages && !reported.rx {
+            return Err(self.no_cq("receives", "FI_RECV"));
+        }
+        if self.ep_type == EpType::Msg && bound.eq.is_none() {
+            return Err(Errno::ENOEQ);
+        }
+        Ok(reported)
+    }
+
     /// Why it cannot be enabled: what it does, and the flag that binds what is told of that.
     #[cold]
-    pub(crate) fn no_cq(&self, does: &str, flag: &str) -> Errno {
+    fn no_cq(&self, does: &str, flag: &str) -> Errno {
         refused!(
             T::EpCtrl,
             ENOCQ,

@@ -8,7 +8,7 @@ use ripstop_core::provider::{
     self, AtomicCall, CollCall, DataCall, Direction, EpOption, JoinCall, RecvKind, RmaCall,
     SendKind, Threshold, Token,
 };
-use ripstop_core::{Address, EventQueue, caps};
+use ripstop_core::{Address, EventQueue};
 use ripstop_engine::Iov;
 use ripstop_engine::stream::RmaKind;
 use ripstop_engine::triggered::Basis;
@@ -151,26 +151,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if bound.enabled {
             return Ok(());
         }
-        let (sends, receives) = self.directions();
-        let messages = self.caps.intersects(Flags::MSG | Flags::TAGGED);
-        let initiates = caps::is_rma_initiator(self.caps);
-        let starts = match self.part {
-            Part::Whole => sends && messages || initiates || self.caps.contains(Flags::COLLECTIVE),
-            Part::Tx => true,
-            Part::Rx => false,
-        };
-        let told = bound.tx_cq.is_some() || bound.counting.tx_counters() != [None; 3];
-        if starts && !told {
-            return Err(self.no_cq("sends, reads or writes", "FI_TRANSMIT"));
-        }
-        let reports = bound.rx_cq.is_some() || bound.counting.rx_counters() != [None; 3];
-        // What only peers start needs no queue here.
-        if receives && messages && !reports {
-            return Err(self.no_cq("receives", "FI_RECV"));
-        }
-        if self.ep_type == EpType::Msg && bound.eq.is_none() {
-            return Err(Errno::ENOEQ);
-        }
+        let reported = self.check_bound(&bound)?;
         if bound.counting.rx_counter.is_none()
             && let Some(counter) = bound.srx.as_ref().and_then(|srx| srx.counter())
         {
@@ -206,16 +187,17 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if let (Some(srx), Some(cq)) = (&bound.srx, &bound.rx_cq) {
             srx.note_cq(cq.id);
         }
+        let (sends, receives) = self.directions();
         let ep = state.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         if self.part != Part::Rx {
-            ep.tx_ready = told;
-            ep.has_tx = told && sends;
+            ep.tx_ready = reported.tx;
+            ep.has_tx = reported.tx && sends;
             ep.counted = bound.counting.tx_counter.is_some();
             ep.writes_counted = bound.counting.write_counter.is_some();
         }
         if self.part != Part::Tx {
             ep.peer_rx = receives && bound.peer_rx.is_some();
-            ep.has_rx = receives && reports && !ep.peer_rx;
+            ep.has_rx = receives && reported.rx && !ep.peer_rx;
         }
         state.update_fast_path(self.id);
         state.start_watching();

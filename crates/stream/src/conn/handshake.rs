@@ -141,28 +141,9 @@ impl<T: Transport> State<T> {
         }
         let mut has_rendezvous = false;
         if is_rdm {
-            let granted = T::read_reply(&mut self.readiness, &link, &data).and_then(|greeting| {
-                Ok((greeting.granted().map_err(HandshakeError::Wrong)?, greeting))
-            });
-            match granted {
-                Ok((_, greeting)) if greeting.context() != context => {
-                    log_warn!(
-                        T::EpCtrl,
-                        "{peer}: dropped, it is not context {context} of the endpoint it was \
-                         taken for; check how many receive contexts the peer has"
-                    );
-                    return self.give_up(id, Errno::ECONNREFUSED);
-                }
-                Ok((protocol, Greeting { pid, .. })) => {
-                    has_rendezvous = protocol.has_rendezvous();
-                    if let Some(connection) = self.connection(id) {
-                        connection.peer_pid = Some(pid);
-                    }
-                }
-                Err(error) => {
-                    log_warn!(T::EpCtrl, "{peer}: dropped, its answer is not one: {error}");
-                    return self.connect_failed(id, Errno::EPROTO, &[]);
-                }
+            match self.accept_greeting(id, &link, &data, context) {
+                Some(granted) => has_rendezvous = granted,
+                None => return,
             }
         }
         self.go_up(id);
@@ -177,6 +158,46 @@ impl<T: Transport> State<T> {
             self.msg_connected(id, &data);
         }
         self.flush(id);
+    }
+
+    /// Reads the greeting in the answer of an RDM endpoint, which was taken for the receive context `context` of its
+    /// peer. Returns whether both sides have rendezvous, or `None` once the connection was given up.
+    fn accept_greeting(
+        &mut self,
+        id: ConnId,
+        link: &T::Link,
+        data: &[u8],
+        context: u8,
+    ) -> Option<bool> {
+        let granted = T::read_reply(&mut self.readiness, link, data).and_then(|greeting| {
+            Ok((greeting.granted().map_err(HandshakeError::Wrong)?, greeting))
+        });
+        let connection = self.connection(id)?;
+        match granted {
+            Ok((_, greeting)) if greeting.context() != context => {
+                log_warn!(
+                    T::EpCtrl,
+                    "{}: dropped, it is not context {context} of the endpoint it was taken for; check \
+                     how many receive contexts the peer has",
+                    connection.peer
+                );
+                self.give_up(id, Errno::ECONNREFUSED);
+                None
+            }
+            Ok((protocol, Greeting { pid, .. })) => {
+                connection.peer_pid = Some(pid);
+                Some(protocol.has_rendezvous())
+            }
+            Err(error) => {
+                log_warn!(
+                    T::EpCtrl,
+                    "{}: dropped, its answer is not one: {error}",
+                    connection.peer
+                );
+                self.connect_failed(id, Errno::EPROTO, &[]);
+                None
+            }
+        }
     }
 
     /// There is no answer to the request, and will be none.

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_engine::id::{ConnId, EpId};
+use ripstop_os::Event;
 
 use crate::progress::poll::FastPoll;
 use crate::state::active::{ACTIVE, EMPTY_POLLS};
@@ -106,30 +107,9 @@ impl<T: Transport> State<T> {
                 let Some(event) = self.events.at(index) else {
                     break;
                 };
-                let id = event.token as u32;
-                match event.token & token::KIND {
-                    token::CONNECTION => {
-                        let Some(id) = ConnId::new(id) else { continue };
-                        let known = self
-                            .connection(id)
-                            .is_some_and(|s| token::connection(id, s.generation) == event.token);
-                        if known {
-                            self.handle_connection(id, event);
-                            active += 1;
-                            last = Some(id);
-                        }
-                    }
-                    token::LISTENER => {
-                        let Some(id) = EpId::new(id) else { continue };
-                        self.handle_listener(id);
-                    }
-                    token::ACCEPTING => {
-                        self.handle_accepting(id);
-                        self.after();
-                    }
-                    token::TIMER => self.handle_timer(),
-                    token::WORK => self.drain_again(),
-                    _ => {}
+                if let Some(id) = self.handle_event(event) {
+                    active += 1;
+                    last = Some(id);
                 }
             }
         }
@@ -163,6 +143,36 @@ impl<T: Transport> State<T> {
         self.resume_fast_polls();
         self.wake_any_waiters();
         any
+    }
+
+    /// Handles what epoll has reported; returns the connection it is of, if that is still open.
+    #[inline(always)]
+    fn handle_event(&mut self, event: Event) -> Option<ConnId> {
+        let id = event.token as u32;
+        match event.token & token::KIND {
+            token::CONNECTION => {
+                let id = ConnId::new(id)?;
+                let connection = self.connection(id)?;
+                if token::connection(id, connection.generation) != event.token {
+                    return None;
+                }
+                self.handle_connection(id, event);
+                return Some(id);
+            }
+            token::LISTENER => {
+                if let Some(id) = EpId::new(id) {
+                    self.handle_listener(id);
+                }
+            }
+            token::ACCEPTING => {
+                self.handle_accepting(id);
+                self.after();
+            }
+            token::TIMER => self.handle_timer(),
+            token::WORK => self.drain_again(),
+            _ => {}
+        }
+        None
     }
 
     /// Whether there may be links of which only epoll reports what happens.
