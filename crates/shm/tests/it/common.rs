@@ -6,7 +6,7 @@ mod endpoints;
 mod flow;
 #[path = "../common/group.rs"]
 pub(crate) mod group;
-#[path = "../common/load.rs"]
+#[path = "../common/load/mod.rs"]
 pub(crate) mod load;
 #[path = "../common/talk.rs"]
 mod talk;
