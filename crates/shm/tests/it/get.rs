@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use crate::common::other::{Other, tell_parent};
 use crate::common::{self, End, Safe, bytes, info, open, pattern, safe};
 use ripstop_core::Address;
-use ripstop_core::provider::{CompletionQueue as _, Copied, Copies, Domain as _};
+use ripstop_core::provider::{
+    CompletionQueue as _, Copied, Copies, Domain as _, Endpoint as _, RecvKind, SendKind,
+};
 use ripstop_mem::{Parked, copy_out};
-use ripstop_types::{Errno, Threading};
+use ripstop_types::{Errno, FiAddr, Flags, Threading};
 
 const ROLE: &str = "RIPSTOP_SHM_TEST_GET";
 const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
@@ -28,6 +30,23 @@ const ROUNDS: usize = 20;
 
 /// The seed of the pattern of the first of those.
 const FIRST_SEED: usize = 10;
+
+/// The longest message that may be injected.
+const INJECT_SIZE: usize = 4096;
+
+/// So many are injected in a row: a ring holds them.
+const INJECTED: usize = 12;
+
+const TAG: u64 = 9;
+const DATA: u64 = 0x0102_0304;
+
+/// Each kind of injected message in turn: the tag and the data of this one.
+fn kind_of_injected(number: usize) -> (Option<u64>, Option<u64>) {
+    (
+        number.is_multiple_of(2).then_some(TAG),
+        (number % 4 < 2).then_some(DATA),
+    )
+}
 
 /// This side, with its domain.
 struct Here {
@@ -123,6 +142,7 @@ fn subprocess_sender() {
                 end.poll(MANY.len());
                 texts.into_iter().for_each(|text| drop(bytes(text)));
             }
+            ("inject", Some(end)) => inject(end, parent),
             // It hears what the other side says of gets.
             ("listen", Some(end)) => {
                 for _ in 0..1000 {
@@ -144,6 +164,24 @@ fn subprocess_sender() {
         tell_parent(order);
     }
     drop((bytes(text), bytes(short), domain));
+}
+
+/// Injects [`INJECTED`] messages, from memory that has other contents once each call has returned.
+fn inject(end: &End<Safe>, parent: FiAddr) {
+    let text = Parked::park(vec![0; INJECT_SIZE]);
+    let stop = Instant::now() + common::PATIENCE;
+    for number in 0..INJECTED {
+        copy_out(text.buf(), &pattern(INJECT_SIZE, number));
+        let (tag, data) = kind_of_injected(number);
+        let kind = tag.map_or(SendKind::Msg, SendKind::Tagged);
+        while let Err(error) = end.ep.inject(kind, text.buf(), data, parent) {
+            assert_eq!(error, Errno::EAGAIN);
+            assert!(Instant::now() < stop, "message {number} is not taken");
+            assert_eq!(end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+        }
+        copy_out(text.buf(), &vec![0xee; INJECT_SIZE]);
+    }
+    drop(bytes(text));
 }
 
 fn connected(copy: &str) -> (Here, Sender) {
@@ -192,6 +230,63 @@ fn many_messages_come_whole_and_in_order() {
         }
         let attach = here.domain.copies().unwrap().attach;
         all_are_counted(copy, sender.through_the_ring(), attach);
+    }
+}
+
+/// Those may not wait, so none of them is got, though others of their length are.
+#[test]
+fn injected_messages_of_the_longest_size_are_taken() {
+    for copy in ["auto", "attach", "ring"] {
+        let (here, mut sender) = connected(copy);
+        for round in 0..ROUNDS {
+            let rooms = MANY.map(|len| Parked::park(vec![0; len]));
+            rooms.iter().for_each(|room| here.post(room));
+            sender.process.tell("many");
+            here.poll(MANY.len());
+            assert_eq!(sender.process.hear(), "many");
+            rooms.into_iter().for_each(|room| drop(bytes(room)));
+            // In every other round nothing is read before all are injected.
+            receive_injected(&here, &mut sender, round % 2 == 0);
+        }
+    }
+}
+
+fn receive_injected(here: &Here, sender: &mut Sender, reads_at_the_end: bool) {
+    let rooms = [(); INJECTED].map(|()| Parked::park(vec![0; INJECT_SIZE]));
+    for (number, room) in rooms.iter().enumerate() {
+        let kind = match kind_of_injected(number) {
+            (Some(tag), _) => RecvKind::Tagged { tag, ignore: 0 },
+            (None, _) => RecvKind::Msg,
+        };
+        let buf = &[room.buf()];
+        let posted = here.ep.recv(kind, buf, FiAddr::UNSPEC, number, None);
+        posted.unwrap();
+    }
+    sender.process.tell("inject");
+    if reads_at_the_end {
+        assert_eq!(sender.process.hear(), "inject");
+    }
+    let mut found = [None; INJECTED];
+    let stop = Instant::now() + common::PATIENCE;
+    while found.iter().any(Option::is_none) {
+        assert!(Instant::now() < stop, "some do not arrive: {found:?}");
+        let read = here.cq.read(1, |done| {
+            let data = done.flags.contains(Flags::REMOTE_CQ_DATA);
+            found[done.context] = Some(data.then_some(done.data));
+        });
+        assert!(matches!(read, Ok(_) | Err(Errno::EAGAIN)), "{read:?}");
+    }
+    if !reads_at_the_end {
+        assert_eq!(sender.process.hear(), "inject");
+    }
+    for (number, room) in rooms.into_iter().enumerate() {
+        let (_, data) = kind_of_injected(number);
+        assert_eq!(found[number], Some(data), "message {number}");
+        assert_eq!(
+            bytes(room),
+            pattern(INJECT_SIZE, number),
+            "message {number}"
+        );
     }
 }
 
