@@ -102,10 +102,7 @@ impl Number {
     /// Declares it and reads its value.
     fn read(&self, provider: &str) -> usize {
         let help = self.help.replace('#', &self.default.to_string());
-        let set = params().declare_optional(Some(provider), self.name, &help);
-        set.map_or(self.default, |value: usize| {
-            value.clamp(*self.bounds.start(), *self.bounds.end())
-        })
+        params().declare_bounded(Some(provider), self.name, self.default, &self.bounds, &help)
     }
 }
 

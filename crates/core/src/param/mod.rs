@@ -4,11 +4,13 @@
 //!
 //! A parameter is declared with its type, its default and a help text, and can then be
 //! listed (`fi_getparams`, `fi_info -e`) and read. Reads look at the environment each time.
-//! A value that makes no sense is logged and does not count.
+//! A value that makes no sense is logged and does not count; of a number out of bounds the nearest bound does.
 
 mod parse;
 mod source;
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use parking_lot::RwLock;
@@ -215,19 +217,59 @@ impl Params {
     /// [`Errno::ENOENT`] when it is not declared, [`Errno::ENODATA`] when it is not set,
     /// [`Errno::EINVAL`] when the text makes no sense or the type is another.
     pub fn get<T: Value>(&self, provider: Option<&str>, name: &str) -> Result<T, Errno> {
+        let (value, _) = self.value_and_text(provider, name)?;
+        Ok(value)
+    }
+
+    fn value_and_text<T: Value>(
+        &self,
+        provider: Option<&str>,
+        name: &str,
+    ) -> Result<(T, String), Errno> {
         let (kind, text) = self.raw(provider, name)?;
         if kind != T::KIND {
             return Err(Errno::EINVAL);
         }
-        T::parse(&text).map_err(|expected| {
-            let variable = variable(provider, name);
+        match T::parse(&text) {
+            Ok(value) => Ok((value, text)),
+            Err(expected) => {
+                let variable = variable(provider, name);
+                crate::fi_warn!(
+                    provider.unwrap_or(CORE),
+                    Subsys::Core,
+                    "{variable}={text} is ignored: set it to {expected}"
+                );
+                Err(Errno::EINVAL)
+            }
+        }
+    }
+
+    /// Declares a number and reads it. One out of bounds is the nearest bound, and logged; `-1` asks for the largest there
+    /// can be. The default need not be within the bounds.
+    pub fn declare_bounded<T: Value + Copy + Ord + Display>(
+        &self,
+        provider: Option<&str>,
+        name: &str,
+        default: T,
+        bounds: &RangeInclusive<T>,
+        help: &str,
+    ) -> T {
+        self.define(provider, name, T::KIND, help);
+        let Ok((value, text)) = self.value_and_text::<T>(provider, name) else {
+            return default;
+        };
+        let used = value.clamp(*bounds.start(), *bounds.end());
+        let (is_above, is_largest) = (value > used, text.trim() == "-1");
+        if used != value && !(is_above && is_largest) {
+            let (variable, bound) = (variable(provider, name), ["least", "most"]);
             crate::fi_warn!(
                 provider.unwrap_or(CORE),
                 Subsys::Core,
-                "{variable}={text} is ignored: set it to {expected}"
+                "{variable}={text} is out of range, and {used} is used: set it to {used} at {}",
+                bound[usize::from(is_above)]
             );
-            Errno::EINVAL
-        })
+        }
+        used
     }
 
     /// Declares a parameter and reads it: its value, or `default` when it is not set or makes
@@ -345,6 +387,28 @@ mod tests {
         assert_eq!(set.get::<bool>(None, "universe_size"), Err(Errno::EINVAL));
         set.define(None, "hook", ParamType::String, "hooks");
         assert_eq!(set.get::<String>(None, "hook"), Err(Errno::ENODATA));
+    }
+
+    #[test]
+    fn numbers_out_of_bounds_are_the_nearest_and_logged() {
+        for (text, used, is_logged) in [
+            ("4096", 4096, false),
+            ("8192", 4096, true),
+            ("3", 16, true),
+            ("-1", 4096, false),
+        ] {
+            let set = params(&[("FI_TCP_MAX_INJECT", text)]);
+            let before = crate::log::warnings();
+            let found = set.declare_bounded(Some("tcp"), "max_inject", 0, &(16..=4096_usize), "");
+            assert_eq!(found, used, "{text}");
+            assert_eq!(
+                crate::log::warnings() - before,
+                u64::from(is_logged),
+                "{text}"
+            );
+        }
+        let unset = params(&[]).declare_bounded(None, "max_inject", 0, &(16..=4096_usize), "");
+        assert_eq!(unset, 0);
     }
 
     #[test]
