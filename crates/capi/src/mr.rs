@@ -2,11 +2,13 @@
 //! Memory regions (`fi_mr(3)`).
 
 use core::ffi::{c_int, c_void};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
 use ripstop_core::provider::{Domain, MemoryRegion, MrAttr, Sharing};
 use ripstop_mem::{IOV_LIMIT, UserBuf};
+use ripstop_os::Dmabuf;
 use ripstop_types::{CmEvent, Errno, Flags, Result};
 
 use crate::counter::CounterBody;
@@ -51,6 +53,7 @@ const ACCESS: Flags = Flags::SEND
 fn register<D: Domain>(
     domain: &DomainBody<D>,
     attr: &MrAttr,
+    dmabuf: Option<Dmabuf<'_>>,
     context: *mut c_void,
 ) -> Result<*mut abi::fid_mr> {
     if !ACCESS.contains(attr.access) {
@@ -58,7 +61,10 @@ fn register<D: Domain>(
                    FI_COLLECTIVE; leave the rest out";
         return Err(errno::refused("fi_mr_reg", why, Errno::EINVAL));
     }
-    let mr = domain.domain.mr(attr)?;
+    let mr = match dmabuf {
+        Some(dmabuf) => domain.domain.mr_dmabuf(&dmabuf, attr),
+        None => domain.domain.mr(attr),
+    }?;
     let room = Room::<MrBody<D>>::new();
     let head = abi::fid_mr {
         fid: object::fid(abi::FI_CLASS_MR, context, MrBody::<D>::FID),
@@ -201,9 +207,17 @@ impl One {
     }
 }
 
+/// What is registered.
+enum Memory<'a> {
+    /// Memory of this process.
+    Iov(Array<'a, abi::iovec>),
+    /// Memory of a dma-buf.
+    Dmabuf(Dmabuf<'a>),
+}
+
 /// What is registered, and how.
 struct Wanted<'a> {
-    iov: Array<'a, abi::iovec>,
+    memory: Memory<'a>,
     access: u64,
     offset: u64,
     requested_key: u64,
@@ -215,16 +229,22 @@ impl<'a> Wanted<'a> {
     /// What attributes say.
     ///
     /// # Errors
-    /// [`Errno::ENOSYS`] for memory that is not the host's.
+    /// [`Errno::ENOSYS`] for memory that is not the host's; as [`dmabuf`].
     fn of(attr: Whole<'a, abi::fi_mr_attr>, flags: u64) -> Result<Self> {
-        if attr.iface != abi::FI_HMEM_SYSTEM || flags & abi::FI_MR_DMABUF != 0 {
+        if attr.iface != abi::FI_HMEM_SYSTEM {
             return Err(errno::refused("fi_mr_regattr", HOST_ONLY, Errno::ENOSYS));
         }
-        // SAFETY: without `FI_MR_DMABUF` this member of the union is meant.
-        let iov = unsafe { attr.mr.mr_iov };
+        let memory = match flags & abi::FI_MR_DMABUF != 0 {
+            true => Memory::Dmabuf(dmabuf(attr, flags)?),
+            false => {
+                // SAFETY: without `FI_MR_DMABUF` this member of the union is meant.
+                let iov = unsafe { attr.mr.mr_iov };
+                // SAFETY: a pointer of a whole struct is null or to as many elements as it says.
+                Memory::Iov(unsafe { Array::new(iov, attr.iov_count) })
+            }
+        };
         Ok(Self {
-            // SAFETY: a pointer of a whole struct is null or to as many elements as it says.
-            iov: unsafe { Array::new(iov, attr.iov_count) },
+            memory,
             access: attr.access,
             offset: attr.offset,
             requested_key: attr.requested_key,
@@ -238,18 +258,24 @@ impl<'a> Wanted<'a> {
     fn register<D: Domain>(self, domain: &DomainBody<D>, mr: &Out<'_, *mut abi::fid_mr>) -> c_int {
         let mut made = None;
         let opened = mr.open(|| {
-            if self.flags & abi::FI_MR_DMABUF != 0 {
-                return Err(errno::refused("fi_mr_reg", HOST_ONLY, Errno::ENOSYS));
-            }
+            let (iov, dmabuf) = match self.memory {
+                Memory::Iov(_) if self.flags & abi::FI_MR_DMABUF != 0 => {
+                    let why =
+                        "FI_MR_DMABUF is for fi_mr_regattr, whose attributes name the dma-buf";
+                    return Err(errno::refused("fi_mr_reg", why, Errno::ENOSYS));
+                }
+                Memory::Iov(iov) => (iov.pieces()?, None),
+                Memory::Dmabuf(dmabuf) => (Vec::new(), Some(dmabuf)),
+            };
             let attr = MrAttr {
-                iov: self.iov.pieces()?,
+                iov,
                 access: Flags::from_bits_retain(self.access),
                 offset: self.offset,
                 requested_key: self.requested_key,
                 flags: Flags::from_bits_retain(self.flags),
                 shared: Sharing::IfSealed,
             };
-            let region = register(domain, &attr, self.context)?;
+            let region = register(domain, &attr, dmabuf, self.context)?;
             made = Some(object::token(region));
             Ok(region)
         });
@@ -262,8 +288,53 @@ impl<'a> Wanted<'a> {
 }
 
 /// Why attributes are refused.
-const HOST_ONLY: &str = "only memory of the host is registered; set iface to FI_HMEM_SYSTEM and leave \
-                         FI_MR_DMABUF out";
+const HOST_ONLY: &str = "only memory of the host is registered; set iface to FI_HMEM_SYSTEM";
+
+/// The dma-buf that attributes name. Without `FI_HMEM`, which no domain has, it must be the host's memory.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for what `fi_mr(3)` does not allow, or is not in any address space;
+/// [`Errno::EBADFLAGS`] for flags of device memory.
+fn dmabuf<'a>(attr: Whole<'a, abi::fi_mr_attr>, flags: u64) -> Result<Dmabuf<'a>> {
+    let refused = |why, errno| Err(errno::refused("fi_mr_regattr", why, errno));
+    if flags & (abi::FI_HMEM_DEVICE_ONLY | abi::FI_HMEM_HOST_ALLOC) != 0 {
+        let why = "FI_HMEM_DEVICE_ONLY and FI_HMEM_HOST_ALLOC need FI_HMEM, which is not offered; leave them out";
+        return refused(why, Errno::EBADFLAGS);
+    }
+    if attr.iov_count > 1 || !attr.base_mr.is_null() {
+        let why = "FI_MR_DMABUF is for one dma-buf, without base_mr; set iov_count to 1 and base_mr to NULL";
+        return refused(why, Errno::EINVAL);
+    }
+    // SAFETY: with `FI_MR_DMABUF` this member of the union is meant.
+    let named = unsafe { attr.mr.dmabuf };
+    // SAFETY: a pointer of a whole struct is null or to one element.
+    let named = unsafe { named.as_ref() };
+    let named = named.ok_or_else(|| errno::missing("fi_mr_regattr", "attr->dmabuf"))?;
+    if named.fd < 0 {
+        return refused("dmabuf->fd is no descriptor", Errno::EINVAL);
+    }
+    let offset = usize::try_from(named.offset).ok();
+    let end = offset.and_then(|offset| {
+        let address = named.base_addr.addr().checked_add(offset)?;
+        address.checked_add(named.len)
+    });
+    let (Some(offset), Some(_)) = (offset, end) else {
+        let why = "base_addr, offset and len of the dma-buf add up to more than an address";
+        return refused(why, Errno::EINVAL);
+    };
+    let mapped = (!named.base_addr.is_null()).then(|| {
+        let start = named.base_addr.wrapping_byte_add(offset);
+        // SAFETY: the program has mapped the dma-buf there, and keeps that while it is registered.
+        unsafe { UserBuf::from_raw(start.cast(), named.len) }
+    });
+    Ok(Dmabuf {
+        // SAFETY: not -1, and the program's, which keeps it open during the call.
+        fd: unsafe { BorrowedFd::borrow_raw(named.fd) },
+        offset: named.offset,
+        len: named.len,
+        mapped,
+    })
+}
 
 /// An I/O vector.
 type Vector<'a> = Array<'a, abi::iovec>;
@@ -274,8 +345,8 @@ trampolines! { [D: Domain]
         domain: This<DomainBody<D>, abi::fid>, buf: One(buf, len), access: u64, offset: u64,
         requested_key: u64, flags: u64, mr: Out<*mut abi::fid_mr>, context: *mut c_void,
     ) -> c_int {
-        let iov = buf.vector();
-        Wanted { iov, access, offset, requested_key, flags, context }.register(&domain, &mr)
+        let memory = Memory::Iov(buf.vector());
+        Wanted { memory, access, offset, requested_key, flags, context }.register(&domain, &mr)
     }
 
     /// `fi_mr_regv`.
@@ -283,7 +354,8 @@ trampolines! { [D: Domain]
         domain: This<DomainBody<D>, abi::fid>, iov: Vector(iov, count), access: u64, offset: u64,
         requested_key: u64, flags: u64, mr: Out<*mut abi::fid_mr>, context: *mut c_void,
     ) -> c_int {
-        Wanted { iov, access, offset, requested_key, flags, context }.register(&domain, &mr)
+        let memory = Memory::Iov(iov);
+        Wanted { memory, access, offset, requested_key, flags, context }.register(&domain, &mr)
     }
 
     /// `fi_mr_regattr`.

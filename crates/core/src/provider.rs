@@ -31,12 +31,15 @@ use ripstop_mem::UserBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ripstop_os::Dmabuf;
 use ripstop_types::{
     AtomicKind, AtomicOp, AvType, Collective, Datatype, EpType, Errno, FiAddr, Flags, Progress,
     Result, Threading,
 };
 
 use crate::eq::EventQueue;
+use crate::fi_warn;
+use crate::log::Subsys;
 use crate::registry::ProviderInfo;
 use crate::{Address, FabricAttr, Info, RxAttr, TxAttr};
 
@@ -259,6 +262,21 @@ pub trait Domain: Sized + 'static {
     /// # Errors
     /// [`Errno::ENOKEY`] for a key in use; [`Errno::EINVAL`].
     fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Self::Mr>>;
+
+    /// Registers memory of a dma-buf (`FI_MR_DMABUF`, `fi_mr(3)`); `attr.iov` has no pieces. The descriptor
+    /// can be closed afterwards.
+    ///
+    /// # Errors
+    /// [`Errno::ENOSYS`] where the provider or its device does not do that; as for [`Domain::mr`].
+    fn mr_dmabuf(self: &Arc<Self>, dmabuf: &Dmabuf<'_>, attr: &MrAttr) -> Result<Arc<Self::Mr>> {
+        let _other = (dmabuf, attr);
+        fi_warn!(
+            "core",
+            Subsys::Mr,
+            "this provider registers no memory of a dma-buf; leave FI_MR_DMABUF out and name the memory by its address"
+        );
+        Err(Errno::ENOSYS)
+    }
 
     /// The most elements of one atomic (`fi_query_atomic(3)`, `fi_atomicvalid(3)`).
     ///

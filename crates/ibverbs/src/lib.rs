@@ -47,6 +47,6 @@ pub use device::{
     forget_removed, has_devices,
 };
 pub use library::{Missing, available};
-pub use mr::{Access, Mr, RecvArea, SendArea};
+pub use mr::{Access, Mr, RecvArea, SendArea, registers_dmabufs};
 pub use qp::{Datagrams, PostError, Qp, QpCap, QpKind, Srq};
 pub use request::{Operation, RecvRequest, Remote, SendFlags, SendRequest, Sge};

@@ -70,6 +70,16 @@ struct Name {
     package: &'static str,
 }
 
+impl Name {
+    fn lacks(&self, symbol: &'static str) -> Missing {
+        Missing::Symbol {
+            name: self.file,
+            symbol,
+            package: self.package,
+        }
+    }
+}
+
 const IBVERBS: Name = Name {
     file: "libibverbs.so.1",
     package: "libibverbs1",
@@ -83,7 +93,13 @@ const RDMACM: Name = Name {
 pub(crate) struct Library {
     pub(crate) ibv: Ibverbs,
     pub(crate) cm: Rdmacm,
+    /// `ibv_reg_dmabuf_mr(3)`, which rdma-core has since release 34.
+    pub(crate) ibv_reg_dmabuf_mr: std::result::Result<RegDmabufMr, Missing>,
 }
+
+/// Registers memory of a dma-buf: its offset, length, address for peers, descriptor and access.
+pub(crate) type RegDmabufMr =
+    unsafe extern "C" fn(*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
 
 /// Declares a table of functions of a library with their C types, and how to look them up.
 macro_rules! functions {
@@ -100,11 +116,7 @@ macro_rules! functions {
                         // SAFETY: the type is that of the function of this name in rdma-core's
                         // headers, whose ABI does not change.
                         let found = unsafe { library.get(stringify!($name).as_bytes()) };
-                        *found.map_err(|_| Missing::Symbol {
-                            name: of.file,
-                            symbol: stringify!($name),
-                            package: of.package,
-                        })?
+                        *found.map_err(|_| of.lacks(stringify!($name)))?
                     },)*
                 })
             }
@@ -186,7 +198,12 @@ fn open(name: &Name) -> std::result::Result<ManuallyDrop<unix::Library>, Missing
 fn load() -> std::result::Result<Library, Missing> {
     let ibverbs = open(&IBVERBS)?;
     let rdmacm = open(&RDMACM)?;
+    let dmabuf = "ibv_reg_dmabuf_mr";
+    // SAFETY: the type is that of the function of this name in rdma-core's headers.
+    let found = unsafe { ibverbs.get::<RegDmabufMr>(dmabuf.as_bytes()) };
+    let ibv_reg_dmabuf_mr = found.map(|found| *found).map_err(|_| IBVERBS.lacks(dmabuf));
     Ok(Library {
+        ibv_reg_dmabuf_mr,
         ibv: Ibverbs::find(&ibverbs, &IBVERBS)?,
         cm: Rdmacm::find(&rdmacm, &RDMACM)?,
     })

@@ -4,15 +4,16 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use ripstop_mem::{Parked, UserBuf, copy_in};
-use ripstop_os::IoVecMut;
+use ripstop_os::{Dmabuf, IoVecMut};
 use ripstop_types::{Errno, Result};
 
 use crate::device::Pd;
-use crate::library::last_errno;
+use crate::library::{Missing, last_errno, library};
 use crate::request::Sge;
 use crate::sys::ibv_mr;
 
@@ -30,6 +31,14 @@ bitflags::bitflags! {
         /// Carry out atomics for peers that know the key; needs `LOCAL_WRITE`.
         const REMOTE_ATOMIC = 8;
     }
+}
+
+/// Whether the library registers memory of dma-bufs; whether a device does, it says itself.
+///
+/// # Errors
+/// What is missing.
+pub fn registers_dmabufs() -> std::result::Result<(), &'static Missing> {
+    library()?.ibv_reg_dmabuf_mr.as_ref().map(|_| ())
 }
 
 /// A registered memory region. The device reaches the memory as long as this lives, and the pages stay in
@@ -65,23 +74,52 @@ impl Mr {
         // region is open (`UserBuf`); addresses without memory are refused by the kernel.
         let raw = unsafe { (library.ibv.ibv_reg_mr)(pd.raw.as_ptr(), start, buf.len(), flags) };
         let raw = NonNull::new(raw).ok_or_else(last_errno)?;
+        // The device, or the driver, uses addresses in it as pointers.
+        let start = buf.as_ptr().expose_provenance();
+        Ok(Self::made(pd, raw, start, buf.len(), access))
+    }
+
+    /// Registers memory of a dma-buf. Requests name it by its address in this process, or by the offset in the
+    /// dma-buf where it has none.
+    /// What is said of the memory at [`Mr::register`] holds.
+    ///
+    /// # Errors
+    /// [`ENOSYS`](ripstop_types::Errno::ENOSYS) where [`registers_dmabufs`] says why; what
+    /// `ibv_reg_dmabuf_mr(3)` says, which is `ENOSYS` or
+    /// [`EOPNOTSUPP`](ripstop_types::Errno::EOPNOTSUPP) for a device that does not do that.
+    pub fn register_dmabuf(pd: &Arc<Pd>, dmabuf: &Dmabuf<'_>, access: Access) -> Result<Self> {
+        let register = pd.context.library.ibv_reg_dmabuf_mr.as_ref();
+        let register = register.map_err(|_| Errno::ENOSYS)?;
+        // They fit: there are four.
+        let flags = access.bits() as c_int;
+        // As for `register`.
+        let start = match dmabuf.mapped {
+            Some(memory) => memory.as_ptr().expose_provenance(),
+            None => usize::try_from(dmabuf.offset).map_err(|_| Errno::EINVAL)?,
+        };
+        let (pd_raw, iova, fd) = (pd.raw.as_ptr(), start as u64, dmabuf.fd.as_raw_fd());
+        // SAFETY: a live protection domain and an open descriptor. The memory is the caller's, who keeps it
+        // as long as the region is open (`UserBuf`); what is not in the dma-buf is refused by the kernel.
+        let raw = unsafe { register(pd_raw, dmabuf.offset, dmabuf.len, iova, fd, flags) };
+        let raw = NonNull::new(raw).ok_or_else(last_errno)?;
+        Ok(Self::made(pd, raw, start, dmabuf.len, access))
+    }
+
+    /// A region that the library has just made.
+    fn made(pd: &Arc<Pd>, raw: NonNull<ibv_mr>, start: usize, len: usize, access: Access) -> Self {
         // SAFETY: just made; these fields are set by the library and stay.
         let lkey = unsafe { (*raw.as_ptr()).lkey };
         // SAFETY: as for the other key.
         let rkey = unsafe { (*raw.as_ptr()).rkey };
-        let pd = Arc::clone(pd);
-        // The device, or the driver, uses addresses in it as pointers.
-        let start = buf.as_ptr().expose_provenance();
-        let len = buf.len();
-        Ok(Self {
-            pd,
+        Self {
+            pd: Arc::clone(pd),
             raw,
             lkey,
             rkey,
             start,
             len,
             access,
-        })
+        }
     }
 
     /// The key by which requests of this process name the region.
@@ -134,7 +172,7 @@ impl fmt::Debug for Mr {
 impl Drop for Mr {
     fn drop(&mut self) {
         let library = self.pd.context.library;
-        // SAFETY: made by `ibv_reg_mr`, and freed once. Requests that name its key afterwards fail.
+        // SAFETY: made by the library, and freed once. Requests that name its key afterwards fail.
         unsafe { (library.ibv.ibv_dereg_mr)(self.raw.as_ptr()) };
     }
 }

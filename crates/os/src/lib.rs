@@ -15,6 +15,7 @@ mod attach_limit;
 mod backing;
 pub mod barrier;
 pub mod clock;
+mod dmabuf;
 mod durable;
 mod epoll;
 mod errno;
@@ -38,6 +39,7 @@ mod timer;
 
 pub use attach_limit::{AttachLimit, attach_limit};
 pub use backing::{Backings, Unfit};
+pub use dmabuf::Dmabuf;
 pub use durable::make_durable;
 pub use epoll::{Epoll, Event, Events, Interest};
 pub use errno::set_errno;

@@ -1,13 +1,15 @@
 //! Memory regions.
 
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{MemoryRegion, MrAttr};
-use ripstop_ibverbs::Access;
+use ripstop_ibverbs::{Access, registers_dmabufs};
 use ripstop_mem::UserBuf;
+use ripstop_os::Dmabuf;
 use ripstop_types::{Errno, Flags, Result, flags};
 
 use crate::counter::Counter;
@@ -18,14 +20,25 @@ use crate::params::NAME;
 #[derive(Debug)]
 pub struct Mr {
     domain: Arc<Domain>,
-    memory: UserBuf,
+    /// What requests of this process name; a dma-buf need not be mapped in it.
+    memory: Option<UserBuf>,
     key: u64,
     /// Until it is closed.
     region: Mutex<Option<ripstop_ibverbs::Mr>>,
 }
 
 /// What the device is let to do for a registration.
-fn access(asked: Flags, has_atomics: bool) -> Access {
+fn access(asked: Flags, has_atomics: bool) -> Result<Access> {
+    const KNOWN: Flags = flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE];
+    if !KNOWN.contains(asked) {
+        fi_warn!(
+            NAME,
+            Subsys::Mr,
+            "a region cannot be registered for {:?}; leave out what fi_mr(3) does not list",
+            asked - KNOWN
+        );
+        return Err(Errno::EINVAL);
+    }
     let mut access = Access::empty();
     if asked.intersects(Flags::RECV | Flags::READ) {
         access |= Access::LOCAL_WRITE;
@@ -38,12 +51,11 @@ fn access(asked: Flags, has_atomics: bool) -> Access {
         // Those of peers read and write.
         access.set(Access::REMOTE_ATOMIC, has_atomics);
     }
-    access
+    Ok(access)
 }
 
 impl Mr {
     pub(crate) fn register(domain: &Arc<Domain>, attr: &MrAttr) -> Result<Arc<Self>> {
-        const KNOWN: Flags = flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE];
         let [memory] = attr.iov[..] else {
             fi_warn!(
                 NAME,
@@ -53,16 +65,7 @@ impl Mr {
             );
             return Err(Errno::EINVAL);
         };
-        if !KNOWN.contains(attr.access) {
-            fi_warn!(
-                NAME,
-                Subsys::Mr,
-                "a region cannot be registered for {:?}; leave out what fi_mr(3) does not list",
-                attr.access - KNOWN
-            );
-            return Err(Errno::EINVAL);
-        }
-        let access = access(attr.access, domain.attr.atomics);
+        let access = access(attr.access, domain.attr.atomics)?;
         let region = ripstop_ibverbs::Mr::register(&domain.pd, memory, access);
         let region = region.inspect_err(|error| {
             fi_warn!(
@@ -74,20 +77,70 @@ impl Mr {
                 memory.addr()
             );
         })?;
-        let writable = access.contains(Access::LOCAL_WRITE);
-        domain.regions.insert(memory, region.lkey(), writable);
-        Ok(Arc::new(Self {
+        Ok(Self::made(domain, Some(memory), region))
+    }
+
+    /// Registers memory of a dma-buf.
+    pub(crate) fn register_dmabuf(
+        domain: &Arc<Domain>,
+        dmabuf: &Dmabuf<'_>,
+        attr: &MrAttr,
+    ) -> Result<Arc<Self>> {
+        if !domain.fabric.params.use_dmabuf {
+            fi_warn!(
+                NAME,
+                Subsys::Mr,
+                "memory of a dma-buf is not registered, since FI_VERBS_USE_DMABUF says so"
+            );
+            return Err(Errno::ENOSYS);
+        }
+        registers_dmabufs().map_err(|why| {
+            fi_warn!(
+                NAME,
+                Subsys::Mr,
+                "memory of a dma-buf cannot be registered: {why}"
+            );
+            Errno::ENOSYS
+        })?;
+        let access = access(attr.access, domain.attr.atomics)?;
+        let region = ripstop_ibverbs::Mr::register_dmabuf(&domain.pd, dmabuf, access);
+        let region = region.inspect_err(|error| {
+            fi_warn!(
+                NAME,
+                Subsys::Mr,
+                "device {} does not register {} bytes from {:#x} on of the dma-buf {}: {error}; it must do that at all, and                  the bytes must be in the dma-buf",
+                domain.context.name(),
+                dmabuf.len,
+                dmabuf.offset,
+                dmabuf.fd.as_raw_fd()
+            );
+        })?;
+        Ok(Self::made(domain, dmabuf.mapped, region))
+    }
+
+    fn made(
+        domain: &Arc<Domain>,
+        memory: Option<UserBuf>,
+        region: ripstop_ibverbs::Mr,
+    ) -> Arc<Self> {
+        if let Some(memory) = memory {
+            let writable = region.access().contains(Access::LOCAL_WRITE);
+            domain.regions.insert(memory, region.lkey(), writable);
+        }
+        Arc::new(Self {
             domain: Arc::clone(domain),
             memory,
             key: region.rkey().into(),
             region: Mutex::new(Some(region)),
-        }))
+        })
     }
 
     fn close(&self) {
         if let Some(region) = self.region.lock().take() {
             // Before the device forgets it, so that nobody finds a key that is another's.
-            self.domain.regions.remove(self.memory, region.lkey());
+            if let Some(memory) = self.memory {
+                self.domain.regions.remove(memory, region.lkey());
+            }
         }
     }
 }

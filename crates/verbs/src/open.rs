@@ -6,6 +6,7 @@ use ripstop_core::eq::EventQueue;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{self, AvAttr, CollLimit, CounterAttr, CqAttr, MrAttr, Token, Work};
 use ripstop_core::{FabricAttr, Info, RxAttr, TxAttr, fi_warn};
+use ripstop_os::Dmabuf;
 use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Result};
 
 use crate::atomic;
@@ -102,6 +103,10 @@ impl provider::Domain for Domain {
 
     fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Mr>> {
         Mr::register(self, attr)
+    }
+
+    fn mr_dmabuf(self: &Arc<Self>, dmabuf: &Dmabuf<'_>, attr: &MrAttr) -> Result<Arc<Mr>> {
+        Mr::register_dmabuf(self, dmabuf, attr)
     }
 
     fn atomic_limit(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize> {

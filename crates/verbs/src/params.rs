@@ -18,7 +18,7 @@ pub(crate) const VERSION: Version = {
 pub(crate) const IOV_MOST: usize = 16;
 
 /// What C's verbs reads and this provider has no use for.
-const UNUSED: [Unused; 9] = [
+const UNUSED: [Unused; 8] = [
     Unused::new(
         "prefer_xrc",
         ParamType::Bool,
@@ -33,11 +33,6 @@ const UNUSED: [Unused; 9] = [
         "use_odp",
         ParamType::Bool,
         "the pages of registered memory stay where they are",
-    ),
-    Unused::new(
-        "use_dmabuf",
-        ParamType::Bool,
-        "no memory of other devices is registered",
     ),
     Unused::new(
         "dgram_use_name_server",
@@ -77,8 +72,17 @@ pub(crate) struct Params {
     pub(crate) min_rnr_timer: u8,
     pub(crate) cqread_bunch_size: usize,
     pub(crate) gid_idx: u8,
+    pub(crate) use_dmabuf: bool,
     device_name: Option<String>,
     iface: Option<String>,
+}
+
+/// Declares and reads which GID is used.
+fn gid_idx() -> u8 {
+    let help = "the entry of a port's table of GIDs that datagram endpoints have, and that the fabric's name is of, 0 to \
+                255 (default: 0); connections choose theirs themselves";
+    let index: i32 = params().declare(Some(NAME), "gid_idx", 0, help);
+    index.clamp(0, 255) as u8
 }
 
 impl Params {
@@ -134,15 +138,13 @@ impl Params {
                 "completions that are taken from the device at a time (default: 8)",
             )
             .clamp(1, 64),
-            gid_idx: p
-                .declare::<i32>(
-                    prov,
-                    "gid_idx",
-                    0,
-                    "the entry of a port's table of GIDs that datagram endpoints have, and that the fabric's \
-                     name is of, 0 to 255 (default: 0); connections choose theirs themselves",
-                )
-                .clamp(0, 255) as u8,
+            gid_idx: gid_idx(),
+            use_dmabuf: p.declare(
+                prov,
+                "use_dmabuf",
+                true,
+                "register memory of dma-bufs (FI_MR_DMABUF), where the device does that (default: yes)",
+            ),
             device_name: p.declare_optional(
                 prov,
                 "device_name",
