@@ -607,6 +607,7 @@ fn what_cannot_be_shown_is_said() {
     for (pid, said) in [
         ("4000000000", "there is no process 4000000000"),
         (own.as_str(), "shows nothing"),
+        ("abc", "which `pgrep PROGRAM` prints"),
     ] {
         for tool in ["top", "why"] {
             let output = ripstop(&[tool, pid]);

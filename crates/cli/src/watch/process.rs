@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use ripstop_core::status::Snapshot;
 use ripstop_os::{PageFile, ProcStat, clean_status_pages, clock, status_pages};
 use ripstop_types::Errno;
@@ -239,6 +239,18 @@ pub(super) fn find(processes: &[Process], pid: u32) -> Result<&Process> {
          FI_STATUS_PAGE=no{}",
         others(processes)
     )
+}
+
+/// The number of a process, as the user has written it.
+///
+/// # Errors
+/// What to write instead.
+pub(super) fn number(text: &str) -> Result<u32> {
+    let number = text.parse();
+    number.map_err(|_| {
+        let others = others(&all(ripstop_os::pid()));
+        anyhow!("name a process by its number, which `pgrep PROGRAM` prints{others}")
+    })
 }
 
 /// Which processes could be named instead.

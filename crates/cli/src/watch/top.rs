@@ -17,6 +17,7 @@ use crate::out;
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// The number of the process.
+    #[arg(value_parser = process::number)]
     pid: u32,
     /// Print what there is once, without rates.
     #[arg(long)]

@@ -13,6 +13,7 @@ use crate::{out, outln};
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// The number of the process that waits.
+    #[arg(value_parser = process::number)]
     pid: u32,
     /// Print one JSON object.
     #[arg(long)]
