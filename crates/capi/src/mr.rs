@@ -226,13 +226,16 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// What attributes say.
+    /// What attributes say; `has_dmabufs`: whether the provider registers memory of dma-bufs.
     ///
     /// # Errors
-    /// [`Errno::ENOSYS`] for memory that is not the host's; as [`dmabuf`].
-    fn of(attr: Whole<'a, abi::fi_mr_attr>, flags: u64) -> Result<Self> {
+    /// [`Errno::ENOSYS`] for memory that is not the host's, or of a dma-buf where the provider has none; as [`dmabuf`].
+    fn of(attr: Whole<'a, abi::fi_mr_attr>, flags: u64, has_dmabufs: bool) -> Result<Self> {
         if attr.iface != abi::FI_HMEM_SYSTEM {
             return Err(errno::refused("fi_mr_regattr", HOST_ONLY, Errno::ENOSYS));
+        }
+        if flags & abi::FI_MR_DMABUF != 0 && !has_dmabufs {
+            return Err(errno::refused("fi_mr_regattr", NO_DMABUF, Errno::ENOSYS));
         }
         let memory = match flags & abi::FI_MR_DMABUF != 0 {
             true => Memory::Dmabuf(dmabuf(attr, flags)?),
@@ -289,6 +292,9 @@ impl<'a> Wanted<'a> {
 
 /// Why attributes are refused.
 const HOST_ONLY: &str = "only memory of the host is registered; set iface to FI_HMEM_SYSTEM";
+
+/// Why a dma-buf is refused.
+const NO_DMABUF: &str = "this provider registers no memory of a dma-buf; leave FI_MR_DMABUF out and name the memory by its address";
 
 /// The dma-buf that attributes name. Without `FI_HMEM`, which no domain has, it must be the host's memory.
 ///
@@ -364,7 +370,7 @@ trampolines! { [D: Domain]
         mr: Out<*mut abi::fid_mr>,
     ) -> c_int {
         let attr = attr.needed("fi_mr_regattr", "attr");
-        match attr.and_then(|attr| Wanted::of(attr, flags)) {
+        match attr.and_then(|attr| Wanted::of(attr, flags, D::REGISTERS_DMABUFS)) {
             Ok(wanted) => wanted.register(&domain, &mr),
             Err(error) => fail(error),
         }

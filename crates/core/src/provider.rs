@@ -38,8 +38,6 @@ use ripstop_types::{
 };
 
 use crate::eq::EventQueue;
-use crate::fi_warn;
-use crate::log::Subsys;
 use crate::registry::ProviderInfo;
 use crate::{Address, FabricAttr, Info, RxAttr, TxAttr};
 
@@ -263,18 +261,15 @@ pub trait Domain: Sized + 'static {
     /// [`Errno::ENOKEY`] for a key in use; [`Errno::EINVAL`].
     fn mr(self: &Arc<Self>, attr: &MrAttr) -> Result<Arc<Self::Mr>>;
 
+    /// Whether [`Domain::mr_dmabuf`] may succeed.
+    const REGISTERS_DMABUFS: bool = false;
+
     /// Registers memory of a dma-buf (`FI_MR_DMABUF`, `fi_mr(3)`); `attr.iov` has no pieces. The descriptor
-    /// can be closed afterwards.
+    /// can be closed afterwards. Called only where [`Domain::REGISTERS_DMABUFS`].
     ///
     /// # Errors
     /// [`Errno::ENOSYS`] where the provider or its device does not do that; as for [`Domain::mr`].
-    fn mr_dmabuf(self: &Arc<Self>, dmabuf: &Dmabuf<'_>, attr: &MrAttr) -> Result<Arc<Self::Mr>> {
-        let _other = (dmabuf, attr);
-        fi_warn!(
-            "core",
-            Subsys::Mr,
-            "this provider registers no memory of a dma-buf; leave FI_MR_DMABUF out and name the memory by its address"
-        );
+    fn mr_dmabuf(self: &Arc<Self>, _dmabuf: &Dmabuf<'_>, _attr: &MrAttr) -> Result<Arc<Self::Mr>> {
         Err(Errno::ENOSYS)
     }
 

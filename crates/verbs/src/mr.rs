@@ -108,7 +108,8 @@ impl Mr {
             fi_warn!(
                 NAME,
                 Subsys::Mr,
-                "device {} does not register {} bytes from {:#x} on of the dma-buf {}: {error}; it must do that at all, and                  the bytes must be in the dma-buf",
+                "device {} does not register {} bytes from {:#x} on of the dma-buf {}: {error}; it must be able to, and the \
+                 bytes must be in the dma-buf",
                 domain.context.name(),
                 dmabuf.len,
                 dmabuf.offset,

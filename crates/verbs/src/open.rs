@@ -105,6 +105,8 @@ impl provider::Domain for Domain {
         Mr::register(self, attr)
     }
 
+    const REGISTERS_DMABUFS: bool = true;
+
     fn mr_dmabuf(self: &Arc<Self>, dmabuf: &Dmabuf<'_>, attr: &MrAttr) -> Result<Arc<Mr>> {
         Mr::register_dmabuf(self, dmabuf, attr)
     }
