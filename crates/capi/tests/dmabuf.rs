@@ -109,46 +109,26 @@ fn is_program() -> bool {
     std::env::var_os(PROGRAM).is_some()
 }
 
-/// A domain of the device with what it belongs to.
-struct Opened {
-    _info: Info,
-    fabric: *mut fid_fabric,
-    domain: *mut fid_domain,
+/// A domain of the device.
+fn open() -> OpenDomain {
+    let hints = Info::hints();
+    hints.ep().type_ = FI_EP_MSG;
+    hints.get().caps = FI_MSG | FI_RMA;
+    let modes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    hints.domain().mr_mode = modes;
+    hints.get().addr_format = FI_SOCKADDR_IN;
+    hints.fabric().prov_name = dup(c"verbs");
+    let info = getinfo(NOW, None, None, 0, Some(&hints)).expect("the device");
+    OpenDomain::of(info)
 }
 
-impl Opened {
-    fn new() -> Self {
-        let hints = Info::hints();
-        hints.ep().type_ = FI_EP_MSG;
-        hints.get().caps = FI_MSG | FI_RMA;
-        let modes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-        hints.domain().mr_mode = modes;
-        hints.get().addr_format = FI_SOCKADDR_IN;
-        hints.fabric().prov_name = dup(c"verbs");
-        let info = getinfo(NOW, None, None, 0, Some(&hints)).expect("the device");
-        let fabric = fabric(&info);
-        let domain = domain(fabric, &info);
-        Self {
-            _info: info,
-            fabric,
-            domain,
-        }
-    }
-
-    fn register(&self, attr: &fi_mr_attr, flags: u64) -> Result<*mut fid_mr, c_int> {
-        let mut mr = ptr::null_mut();
-        let fid = self.domain.cast::<fid>();
-        let code = unsafe { (*(*self.domain).mr).regattr.unwrap()(fid, attr, flags, &mut mr) };
-        match code {
-            0 => Ok(mr),
-            code => Err(code),
-        }
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        close_all!(self.domain, self.fabric);
+fn register(opened: &OpenDomain, attr: &fi_mr_attr, flags: u64) -> Result<*mut fid_mr, c_int> {
+    let mut mr = ptr::null_mut();
+    let fid = opened.domain.cast::<fid>();
+    let code = unsafe { (*(*opened.domain).mr).regattr.unwrap()(fid, attr, flags, &mut mr) };
+    match code {
+        0 => Ok(mr),
+        code => Err(code),
     }
 }
 
@@ -175,7 +155,7 @@ fn the_device_gets_what_the_program_says() {
         }
         return;
     }
-    let opened = Opened::new();
+    let opened = open();
     let library = unsafe { Library::open(Some("libibverbs.so.1"), RTLD_LAZY | RTLD_NOLOAD) };
     let library = library.expect("the device");
     let last = unsafe { library.get::<*mut LastDmabuf>(b"last_dmabuf") }.expect("its symbol");
@@ -196,22 +176,20 @@ fn the_device_gets_what_the_program_says() {
 
     // A device that does not do that.
     assert_eq!(
-        opened.register(&attr_of(&dmabuf), FI_MR_DMABUF),
+        register(&opened, &attr_of(&dmabuf), FI_MR_DMABUF),
         Err(-FI_EOPNOTSUPP)
     );
     assert_eq!(got(), (8192, 4096, at, 77, ALL_ACCESS));
 
     // One that does: peers name addresses of the program, or offsets if it has not mapped the memory.
     unsafe { (*last).refusal = 0 };
-    let mr = opened
-        .register(&attr_of(&dmabuf), FI_MR_DMABUF)
-        .expect("a region");
+    let mr = register(&opened, &attr_of(&dmabuf), FI_MR_DMABUF).expect("a region");
     assert_eq!(got(), (8192, 4096, at, 77, ALL_ACCESS));
     assert_eq!(close(mr), 0);
     dmabuf.base_addr = ptr::null_mut();
     let mut attr = attr_of(&dmabuf);
     attr.access = FI_REMOTE_READ;
-    let mr = opened.register(&attr, FI_MR_DMABUF).expect("a region");
+    let mr = register(&opened, &attr, FI_MR_DMABUF).expect("a region");
     assert_eq!(got(), (8192, 4096, 8192, 77, 4));
     assert_eq!(close(mr), 0);
 }
@@ -237,13 +215,13 @@ fn what_is_no_dmabuf_does_not_come_to_the_device() {
         }
         return;
     }
-    let opened = Opened::new();
+    let opened = open();
     let good = fi_mr_dmabuf {
         fd: 0,
         len: 4096,
         ..Default::default()
     };
-    let register = |attr: &fi_mr_attr, flags| opened.register(attr, FI_MR_DMABUF | flags);
+    let register = |attr: &fi_mr_attr, flags| register(&opened, attr, FI_MR_DMABUF | flags);
     let refused = |dmabuf: fi_mr_dmabuf| register(&attr_of(&dmabuf), 0);
     assert_eq!(register(&attr_of(&good), 0), Err(-FI_EOPNOTSUPP));
 
@@ -296,13 +274,13 @@ fn a_variable_has_dmabufs_refused() {
         );
         return;
     }
-    let opened = Opened::new();
+    let opened = open();
     let dmabuf = fi_mr_dmabuf {
         len: 4096,
         ..Default::default()
     };
     assert_eq!(
-        opened.register(&attr_of(&dmabuf), FI_MR_DMABUF),
+        register(&opened, &attr_of(&dmabuf), FI_MR_DMABUF),
         Err(-FI_ENOSYS)
     );
 }

@@ -16,30 +16,8 @@ use ripstop_abi::*;
 
 const NONE: *mut c_void = ptr::null_mut();
 
-/// A domain with what it belongs to.
-struct Opened {
-    _info: Info,
-    fabric: *mut fid_fabric,
-    domain: *mut fid_domain,
-}
-
-impl Opened {
-    fn new() -> Self {
-        let info = loopback(FI_EP_RDM, |_| ());
-        let fabric = fabric(&info);
-        let domain = domain(fabric, &info);
-        Self {
-            _info: info,
-            fabric,
-            domain,
-        }
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        close_all!(self.domain, self.fabric);
-    }
+fn open() -> OpenDomain {
+    OpenDomain::of(loopback(FI_EP_RDM, |_| ()))
 }
 
 fn lookup(av: *mut fid_av, peer: fi_addr_t) -> Result<Vec<u8>, c_int> {
@@ -56,7 +34,7 @@ fn lookup(av: *mut fid_av, peer: fi_addr_t) -> Result<Vec<u8>, c_int> {
 
 #[test]
 fn addresses_go_in_and_out() {
-    let opened = Opened::new();
+    let opened = open();
     for kind in [FI_AV_MAP, FI_AV_TABLE] {
         let av = av(opened.domain, kind, 0);
         let peers = [
@@ -97,7 +75,7 @@ fn addresses_go_in_and_out() {
 
 #[test]
 fn patterns_and_names() {
-    let opened = Opened::new();
+    let opened = open();
     let av = av(opened.domain, FI_AV_TABLE, 0);
     let mut found = [0; 4];
     let (node, service) = (c"10.1.0.255".as_ptr(), c"700".as_ptr());
@@ -133,7 +111,7 @@ fn patterns_and_names() {
 
 #[test]
 fn insertions_may_report_to_an_event_queue() {
-    let opened = Opened::new();
+    let opened = open();
     let av = av(opened.domain, FI_AV_TABLE, FI_EVENT);
     let peers = [sockaddr([10, 0, 0, 1], 1), vec![0; 16]].concat();
     let addr = peers.as_ptr().cast::<c_void>();
@@ -165,7 +143,7 @@ fn insertions_may_report_to_an_event_queue() {
 
 #[test]
 fn memory_is_registered_and_released() {
-    let opened = Opened::new();
+    let opened = open();
     let domain = opened.domain;
     let mut memory = [0_u8; 64];
     let buf = memory.as_mut_ptr().cast::<c_void>();

@@ -162,6 +162,31 @@ pub fn domain(fabric: *mut fid_fabric, info: &Info) -> *mut fid_domain {
     domain
 }
 
+/// A domain with what it belongs to, all closed at the end.
+pub struct OpenDomain {
+    _info: Info,
+    pub fabric: *mut fid_fabric,
+    pub domain: *mut fid_domain,
+}
+
+impl OpenDomain {
+    pub fn of(info: Info) -> Self {
+        let fabric = fabric(&info);
+        let domain = domain(fabric, &info);
+        Self {
+            _info: info,
+            fabric,
+            domain,
+        }
+    }
+}
+
+impl Drop for OpenDomain {
+    fn drop(&mut self) {
+        close_all!(self.domain, self.fabric);
+    }
+}
+
 pub fn cq(domain: *mut fid_domain, format: fi_cq_format, wait_obj: fi_wait_obj) -> *mut fid_cq {
     let mut attr = fi_cq_attr {
         size: 64,
