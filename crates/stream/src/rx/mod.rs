@@ -11,7 +11,7 @@
 //!  |     one small message is all that has come, and   |
 //!  |     its completion belongs to that empty queue    |
 //!  +-> receive_short_writes (fast.rs)                  |
-//!  |     plain writes of one ring entry each           |
+//!  |     plain writes of a few ring entries each       |
 //!  v                                                   v
 //! handle_found (whole.rs)                             read_connection (read.rs)
 //!  |     reads into the receive buffer                 |     reads until there is no more: payload

@@ -257,13 +257,14 @@ impl Inner {
             }
             // A device, too, ends no shared receive for a message that its sender did not finish.
             Some(qp) if qp.peer_num() == from => {
-                log::info(
-                    Subsys::EpData,
-                    format_args!(
-                        "queue pair {to:#08x}: its peer is gone in the middle of a message, whose receive is free again: {:?}",
-                        ended.result
-                    ),
-                );
+                if let Err(error) = ended.result {
+                    log::info(
+                        Subsys::EpData,
+                        format_args!(
+                            "queue pair {to:#08x}: its peer is gone in the middle of a message, whose receive is free again: {error}"
+                        ),
+                    );
+                }
                 self.give_back(slot, at);
             }
             _ => {
