@@ -60,7 +60,7 @@
 //! A **claim** is one word: 0, or one more than the slot of the peer's region that the writer is
 //! accessing ([`Grants`]).
 //!
-//! The words of **joint copies** are described at [`JointReceiver`]: a large payload that both sides copy.
+//! The words of **joint copies** are described at [`JointLeader`]: a large payload that both sides copy.
 //!
 //! A **status page** has these words:
 //!
@@ -129,7 +129,7 @@ mod model;
 mod tests;
 
 pub use grant::{Grant, Grants};
-pub use joint::{JointPayload, JointReceiver, JointSender, MAX_JOINT_PARTS};
+pub use joint::{JointPayload, JointLeader, JointHelper, MAX_JOINT_PARTS};
 pub use layout::{
     GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
     MAX_SHORT_ENTRIES, RingError, STATUS_PAGE_BYTES, Side,

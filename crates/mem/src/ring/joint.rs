@@ -1,23 +1,25 @@
-//! Joint copies: the payload of one message, which its receiver and its sender copy together, part by
-//! part, each with a processor of its own. The receiver claims parts from the front, the sender from the
-//! back, until they meet. So none waits for the other before all parts are claimed, and a sender that does
-//! something else takes none.
+//! Joint copies: a long payload that two processes copy together, part by part, each with a processor of its
+//! own. The *leader* begins one and claims parts from the front, the *helper* from the back, until they meet. So none
+//! waits for the other before all parts are claimed, and a helper that does something else takes none.
 //!
-//! The words are in the memory of the pair; a direction has those for the payloads that come that way, one
-//! at a time. The first one is written by both sides, with compare-and-swap:
+//! | payload of | leader | helper | words of |
+//! |---|---|---|---|
+//! | a message ([`JointPayload`]) | its receiver | its sender | the direction in which it comes |
+//!
+//! The words are in the memory of the pair, for one joint copy at a time. The first one is written by both sides,
+//! with compare-and-swap:
 //!
 //! | bits of word 0 | what |
 //! |---|---|
-//! | 0..8 | parts that the receiver has claimed |
-//! | 8..16 | parts that the sender has not claimed |
-//! | 16..24 | parts that the sender has copied |
-//! | 24 | the sender could not copy one of them |
+//! | 0..8 | parts that the leader has claimed |
+//! | 8..16 | parts that the helper has not claimed |
+//! | 16..24 | parts that the helper has copied |
+//! | 24 | the helper could not copy one of them |
 //! | 25..64 | the number of the joint copy, from 1 on |
 //!
-//! Words 1 to 3 say what is copied: its address in the receiver's process, its length, and the index of the
-//! message. The receiver stores them before it opens a joint copy, when the last one is finished; the sender
-//! loads them between a load of word 0 and the swap that claims a part, which fails if they may have
-//! changed. A sender that lies in any of the words spoils the payload, which is its own.
+//! The words behind it say what is copied. The leader stores them before it opens a joint copy, when the last one is
+//! finished; the helper loads them between a load of word 0 and the swap that claims a part, which fails if they may
+//! have changed. They are to be checked: a leader that lies in any of the words spoils the payload, which is its own.
 //!
 //! Each side remembers which parts it has claimed, so that a peer that sets the words back makes it copy
 //! none twice; and it gives up where the word changes again and again. So what a side does for one joint
@@ -79,8 +81,8 @@ pub struct JointPayload {
     pub index: u16,
 }
 
-/// The receiver's side.
-pub struct JointReceiver {
+/// The side that begins a joint copy.
+pub struct JointLeader {
     words: RawJoint,
     /// Of the last joint copy: its number and parts, and how many of them this side has claimed.
     number: PrivateU64,
@@ -88,7 +90,7 @@ pub struct JointReceiver {
     claimed: PrivateU64,
 }
 
-impl JointReceiver {
+impl JointLeader {
     pub(super) fn new(memory: &Memory, direction: usize) -> Self {
         Self {
             words: RawJoint::new(memory, direction),
@@ -109,7 +111,7 @@ impl JointReceiver {
             .open(what, number * NUMBER + u64::from(parts) * BACK);
     }
 
-    /// Claims the next part from the front. `None` if there is none, or the sender has broken the rules.
+    /// Claims the next part from the front. `None` if there is none, or the helper has broken the rules.
     pub fn claim(&self) -> Option<u8> {
         let claimed = self.claimed.load(Relaxed);
         let mut state = State(self.words.load());
@@ -129,7 +131,7 @@ impl JointReceiver {
         None
     }
 
-    /// Leaves no part that could be claimed, unless the sender breaks the rules.
+    /// Leaves no part that could be claimed, unless the helper breaks the rules.
     pub fn close(&self) {
         let mut state = State(self.words.load());
         for _ in 0..MAX_SWAPS {
@@ -144,8 +146,8 @@ impl JointReceiver {
         }
     }
 
-    /// Whether all parts are claimed, and the sender has copied those that it has claimed. From then on it
-    /// does not write there.
+    /// Whether all parts are claimed, and the helper has copied those that it has claimed. From then on it
+    /// does not access the memory.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let state = State(self.words.load());
@@ -153,13 +155,13 @@ impl JointReceiver {
         !state.is_open() && u64::from(state.back()) + u64::from(state.copied()) == parts
     }
 
-    /// Whether the sender could not copy a part.
+    /// Whether the helper could not copy a part.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         State(self.words.load()).0 & FAILED != 0
     }
 
-    /// How many parts the sender has claimed.
+    /// How many parts the helper has claimed.
     #[must_use]
     pub fn taken(&self) -> u64 {
         let parts = self.parts.load(Relaxed);
@@ -172,25 +174,25 @@ impl JointReceiver {
     }
 }
 
-impl core::fmt::Debug for JointReceiver {
+impl core::fmt::Debug for JointLeader {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "JointReceiver({})", self.number.load(Relaxed))
+        write!(f, "JointLeader({})", self.number.load(Relaxed))
     }
 }
 
-/// The sender's side.
-pub struct JointSender {
+/// The other side.
+pub struct JointHelper {
     words: RawJoint,
 }
 
-impl JointSender {
+impl JointHelper {
     pub(super) fn new(memory: &Memory, direction: usize) -> Self {
         Self {
             words: RawJoint::new(memory, direction),
         }
     }
 
-    /// What is copied jointly and has parts that nobody has claimed: as the receiver says, so it is to be
+    /// What is copied jointly and has parts that nobody has claimed: as the leader says, so it is to be
     /// checked.
     #[must_use]
     pub fn payload(&self) -> Option<JointPayload> {
@@ -229,8 +231,8 @@ impl JointSender {
     }
 }
 
-impl core::fmt::Debug for JointSender {
+impl core::fmt::Debug for JointHelper {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "JointSender({:?})", self.payload())
+        write!(f, "JointHelper({:?})", self.payload())
     }
 }

@@ -7,7 +7,7 @@ use crate::UserBuf;
 use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry::{self, ChunkPlace, Entry};
 use crate::ring::grant::{ENDED, Grant};
-use crate::ring::joint::JointReceiver;
+use crate::ring::joint::JointLeader;
 use crate::ring::layout::{Layout, MAX_INLINE_BYTES, Part, RingError, Side};
 use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
 use crate::ring::source_sink::{AsSink, Sink};
@@ -34,7 +34,7 @@ pub struct Reader {
     /// Credit was returned since [`take_credit_returned`](Self::take_credit_returned).
     credit_returned: AtomicBool,
     claim: RawClaim,
-    joint: JointReceiver,
+    joint: JointLeader,
     /// The cursor that was last published as applied.
     applied: AtomicU64,
 }
@@ -67,7 +67,7 @@ impl Reader {
             lines: Default::default(),
             credit_returned: AtomicBool::new(false),
             claim: RawClaim::new(memory, direction),
-            joint: JointReceiver::new(memory, direction),
+            joint: JointLeader::new(memory, direction),
             applied: AtomicU64::new(0),
         }
     }
@@ -232,7 +232,7 @@ impl Reader {
 
     /// The joint copies of what this side receives.
     #[must_use]
-    pub const fn joint(&self) -> &JointReceiver {
+    pub const fn joint(&self) -> &JointLeader {
         &self.joint
     }
 

@@ -7,7 +7,7 @@ use crate::UserBuf;
 use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry::{self, ChunkPlace};
 use crate::ring::grant::{ENDED, Grant};
-use crate::ring::joint::JointSender;
+use crate::ring::joint::JointHelper;
 use crate::ring::layout::{
     LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, MAX_SHORT_ENTRIES,
     Part, RingError, Side,
@@ -31,7 +31,7 @@ pub struct Writer {
     layout: Layout,
     credit: RawCredit,
     claim: RawClaim,
-    joint: JointSender,
+    joint: JointHelper,
     /// Of each buffer.
     lines: [Lines; 2],
     /// The chunk of the write that found no room, in bytes; 0 if it had none, or the last one found some.
@@ -81,7 +81,7 @@ impl Writer {
             layout,
             credit: RawCredit::new(memory, direction),
             claim: RawClaim::new(memory, direction),
-            joint: JointSender::new(memory, direction),
+            joint: JointHelper::new(memory, direction),
             lines: Default::default(),
             chunk_wanted: AtomicU32::new(0),
         }
@@ -320,7 +320,7 @@ impl Writer {
 
     /// The joint copies of what this side sends.
     #[must_use]
-    pub const fn joint(&self) -> &JointSender {
+    pub const fn joint(&self) -> &JointHelper {
         &self.joint
     }
 

@@ -1,5 +1,5 @@
 //! Long payloads that this side gets from the memory of their sender while the sender copies, too: joint
-//! copies, see [`JointReceiver`](ripstop_mem::ring::JointReceiver).
+//! copies, see [`JointLeader`](ripstop_mem::ring::JointLeader).
 
 use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::{Get, GetPlace};

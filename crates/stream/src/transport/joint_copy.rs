@@ -1,5 +1,5 @@
 //! Joint copies: long payloads that both ends of a link copy, see
-//! [`JointReceiver`](ripstop_mem::ring::JointReceiver).
+//! [`JointLeader`](ripstop_mem::ring::JointLeader).
 
 use std::fmt::Debug;
 
