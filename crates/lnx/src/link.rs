@@ -8,7 +8,7 @@ use std::time::Duration;
 use ripstop_core::provider::Copied;
 use ripstop_engine::stream::SEND_HEADER;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Grant, JointPayload, ShortEntry, SoleEntry, Window};
+use ripstop_mem::ring::{Grant, JointAccess, JointMessage, ShortEntry, SoleEntry, Window};
 use ripstop_os::{IoVec, IoVecMut, Shutdown};
 use ripstop_shm::Shm;
 use ripstop_stream::{
@@ -367,12 +367,22 @@ impl JointCopy<LnxLink> for LnxJoint {
         ShmJoint::outcome(link.shm()?, payload, done)
     }
 
-    fn asked(link: &LnxLink) -> Option<JointPayload> {
+    fn asked(link: &LnxLink) -> Option<JointMessage> {
         ShmJoint::asked(link.shm()?)
     }
 
-    fn help(link: &LnxLink, payload: JointPayload, from: UserBuf) -> bool {
+    fn help(link: &LnxLink, message: JointMessage, from: UserBuf) -> bool {
         link.shm()
-            .is_some_and(|link| ShmJoint::help(link, payload, from))
+            .is_some_and(|link| ShmJoint::help(link, message, from))
+    }
+
+    fn asked_access(link: &LnxLink) -> Option<JointAccess> {
+        ShmJoint::asked_access(link.shm()?)
+    }
+
+    fn help_access(link: &LnxLink, access: JointAccess, memory: UserBuf) {
+        if let Some(link) = link.shm() {
+            ShmJoint::help_access(link, access, memory);
+        }
     }
 }

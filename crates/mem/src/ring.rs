@@ -22,8 +22,10 @@
 //! | 0x100 | 64 | credit of direction 1 | its reader |
 //! | 0x200 | 64 | claim of direction 0 | its writer |
 //! | 0x300 | 64 | claim of direction 1 | its writer |
-//! | 0x400 | 64 | joint copies of what direction 0 carries | both |
-//! | 0x500 | 64 | joint copies of what direction 1 carries | both |
+//! | 0x400 | 64 | joint copies of messages that direction 0 carries | both |
+//! | 0x500 | 64 | joint copies of messages that direction 1 carries | both |
+//! | 0x600 | 64 | joint copies of reads and writes by the writer of direction 0 | both |
+//! | 0x700 | 64 | joint copies of reads and writes by the writer of direction 1 | both |
 //! | 0x1000 | 64 N | entries of direction 0 | its writer |
 //! | + 64 N | 64 N | entries of direction 1 | its writer |
 //! | + 128 N | B, B / 4 | large and small buffer of direction 0 | its writer |
@@ -129,7 +131,7 @@ mod model;
 mod tests;
 
 pub use grant::{Grant, Grants};
-pub use joint::{JointPayload, JointLeader, JointHelper, MAX_JOINT_PARTS};
+pub use joint::{Joint, JointAccess, JointHelper, JointLeader, JointMessage, MAX_JOINT_PARTS};
 pub use layout::{
     GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
     MAX_SHORT_ENTRIES, RingError, STATUS_PAGE_BYTES, Side,

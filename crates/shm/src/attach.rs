@@ -92,8 +92,11 @@ pub(crate) struct Attach {
     pub(crate) choice: CopyChoice,
     /// The payloads that were copied by attach.
     copied: Tally,
-    /// How many of them by their sender, too.
+    /// How many of them by both sides.
     joint: u64,
+    /// The poll count when the peer could last be asked to copy parts of a read or write, and whether it did so last.
+    seen_poll_count: u64,
+    pub(crate) helped: bool,
 }
 
 /// A key that was requested from the peer.
@@ -117,7 +120,7 @@ enum Trial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemotePlace {
     pub(crate) grant: Grant,
-    addr: usize,
+    pub(crate) addr: usize,
     len: usize,
 }
 
@@ -149,6 +152,8 @@ impl Attach {
             choice: CopyChoice::new(mode),
             copied: Tally::default(),
             joint: 0,
+            seen_poll_count: 0,
+            helped: false,
         })
     }
 
@@ -272,8 +277,7 @@ impl Attach {
         }
     }
 
-    /// Writes a part of a message of this side to the peer's process, which has asked for it. Returns
-    /// whether all was written.
+    /// Writes a part of a joint copy to the peer's process. Returns whether all was written.
     pub(crate) fn push(&mut self, peer: Target<'_>, from: UserBuf, into: Payload) -> bool {
         let Ok(base) = usize::try_from(into.address) else {
             return false;
@@ -405,6 +409,12 @@ impl Attach {
     /// Whether the peer was seen polling a moment ago: the caller then uses the ring.
     pub(crate) fn is_assumed_polling(&self) -> bool {
         clock::now() < self.polling_until
+    }
+
+    /// Whether the peer has polled its rings since this was last asked, or has just helped.
+    pub(crate) fn seems_polling(&mut self) -> bool {
+        let count = self.poll_status.poll_count();
+        std::mem::replace(&mut self.seen_poll_count, count) != count || self.helped
     }
 
     /// Whether the peer does not poll its rings; watches it for a moment where that is not known.

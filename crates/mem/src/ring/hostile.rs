@@ -8,7 +8,7 @@ use std::thread;
 use std::vec;
 use std::vec::Vec;
 
-use super::layout::{CREDIT_OFFSETS, JOINT_OFFSETS};
+use super::layout::{CREDIT_OFFSETS, JOINT_MESSAGE_OFFSETS};
 use super::tests::{HeapMapping, layout};
 use super::*;
 
@@ -192,7 +192,7 @@ fn random_writes_by_a_peer_cause_errors_only() {
     }
 }
 
-const PAYLOAD: JointPayload = JointPayload {
+const PAYLOAD: JointMessage = JointMessage {
     address: 1,
     len: 1 << 20,
     index: 4,
@@ -204,8 +204,8 @@ const PAYLOAD: JointPayload = JointPayload {
 fn parts_of_joint_copies_are_claimed_once() {
     const PARTS: u8 = 9;
     let (map, _, writer, reader) = acceptor(4, 1024);
-    let (region, [receives, sends]) = (map.region(), JOINT_OFFSETS);
-    let (receiver, sender) = (reader.joint(), writer.joint());
+    let (region, [receives, sends]) = (map.region(), JOINT_MESSAGE_OFFSETS);
+    let (receiver, sender) = (reader.joint_messages(), writer.joint_messages());
     receiver.open(PAYLOAD, PARTS);
     let open = region.load_u64(receives, Ordering::Relaxed).unwrap();
     let mut claimed = vec![];
@@ -235,7 +235,7 @@ fn parts_of_joint_copies_are_claimed_once() {
 fn change_joint_words(map: &HeapMapping, started: &AtomicBool, stop: &AtomicBool, seed: u64) {
     let (region, mut numbers) = (map.region(), Xorshift(seed));
     while !stop.load(Ordering::Relaxed) {
-        let at = JOINT_OFFSETS[numbers.next() as usize & 1];
+        let at = JOINT_MESSAGE_OFFSETS[numbers.next() as usize & 1];
         let was = region.load_u64(at, Ordering::Relaxed).unwrap();
         let kept = [0, !0xff, !0xff00, !0xff_0000, !0x1ff_ffff][numbers.next() as usize % 5];
         let word = was & kept | numbers.next() & !kept;
@@ -249,7 +249,7 @@ fn change_joint_words(map: &HeapMapping, started: &AtomicBool, stop: &AtomicBool
 #[test]
 fn joint_copies_end_whatever_the_peer_stores() {
     let (map, _, writer, reader) = acceptor(4, 1024);
-    let (receiver, sender) = (reader.joint(), writer.joint());
+    let (receiver, sender) = (reader.joint_messages(), writer.joint_messages());
     let (started, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let (mut received, mut sent) = (0, 0);
     thread::scope(|scope| {
@@ -279,7 +279,7 @@ fn joint_copies_end_whatever_the_peer_stores() {
                 receiver.taken(),
             );
             let mut end = parts;
-            while let Some(payload) = sender.payload()
+            while let Some(payload) = sender.what()
                 && let Some(part) = sender.claim(payload, end)
             {
                 assert!(part < end);

@@ -4,7 +4,8 @@
 //!
 //! | payload of | leader | helper | words of |
 //! |---|---|---|---|
-//! | a message ([`JointPayload`]) | its receiver | its sender | the direction in which it comes |
+//! | a message ([`JointMessage`]) | its receiver | its sender | the direction in which it comes |
+//! | a read or write ([`JointAccess`]) | its initiator | the owner of the memory | the direction in which the leader sends |
 //!
 //! The words are in the memory of the pair, for one joint copy at a time. The first one is written by both sides,
 //! with compare-and-swap:
@@ -25,10 +26,13 @@
 //! none twice; and it gives up where the word changes again and again. So what a side does for one joint
 //! copy is bounded, whatever the peer writes.
 
+use core::fmt::{Debug, Formatter};
+use core::marker::PhantomData;
 use core::sync::atomic::AtomicU64 as PrivateU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::ring::primitive::{Memory, RawJoint};
+use crate::ring::grant::Grant;
+use crate::ring::primitive::RawJoint;
 
 /// The most parts of a joint copy.
 pub const MAX_JOINT_PARTS: u8 = u8::MAX;
@@ -37,7 +41,7 @@ pub const MAX_JOINT_PARTS: u8 = u8::MAX;
 /// that it is copied, and perhaps that it failed. One that changes the word more often breaks the rules.
 const MAX_SWAPS: u32 = 3 * MAX_JOINT_PARTS as u32 + 1;
 
-/// One part in the counts of those that the sender has not claimed, and has copied; and the other fields.
+/// One part in the counts of those that the helper has not claimed, and has copied; and the other fields.
 const BACK: u64 = 1 << 8;
 const COPIED: u64 = 1 << 16;
 const FAILED: u64 = 1 << 24;
@@ -70,45 +74,108 @@ impl State {
     }
 }
 
-/// What is copied.
+/// Words that say what a joint copy is of.
+pub(super) const WHAT_WORDS: usize = 5;
+
+/// What a joint copy is of.
+pub trait Joint: Copy + Debug + PartialEq {
+    /// As the leader stores it.
+    fn to_words(self) -> [u64; WHAT_WORDS];
+
+    /// As the helper loads it: any values, where the leader lies.
+    fn from_words(words: [u64; WHAT_WORDS]) -> Self;
+}
+
+/// A message whose payload is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JointPayload {
-    /// Its address in the receiver's process.
+pub struct JointMessage {
+    /// Where it goes: an address in the leader's process.
     pub address: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// The index of its message.
+    /// The index of the message.
     pub index: u16,
 }
 
+impl Joint for JointMessage {
+    fn to_words(self) -> [u64; WHAT_WORDS] {
+        [self.address, self.len, self.index.into(), 0, 0]
+    }
+
+    fn from_words([address, len, index, ..]: [u64; WHAT_WORDS]) -> Self {
+        Self {
+            address,
+            len,
+            index: index as u16,
+        }
+    }
+}
+
+/// A read or write whose payload is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JointAccess {
+    /// The memory of the initiator: an address in the leader's process.
+    pub address: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The memory that is read or written: an address in the helper's process.
+    pub target: u64,
+    /// The grant of its region; `None` is none that can be.
+    pub grant: Option<Grant>,
+    /// Whether it is written, else read.
+    pub write: bool,
+}
+
+impl Joint for JointAccess {
+    fn to_words(self) -> [u64; WHAT_WORDS] {
+        let (slot, generation) = self
+            .grant
+            .map_or((0, 0), |grant| (grant.slot(), grant.generation()));
+        let how = u64::from(slot) << 1 | u64::from(self.write);
+        [self.address, self.len, self.target, generation, how]
+    }
+
+    fn from_words([address, len, target, generation, how]: [u64; WHAT_WORDS]) -> Self {
+        let slot = u32::try_from(how >> 1).ok();
+        Self {
+            address,
+            len,
+            target,
+            grant: slot.and_then(|slot| Grant::new(slot, generation)),
+            write: how & 1 == 1,
+        }
+    }
+}
+
 /// The side that begins a joint copy.
-pub struct JointLeader {
+pub struct JointLeader<J> {
     words: RawJoint,
     /// Of the last joint copy: its number and parts, and how many of them this side has claimed.
     number: PrivateU64,
     parts: PrivateU64,
     claimed: PrivateU64,
+    of: PhantomData<J>,
 }
 
-impl JointLeader {
-    pub(super) fn new(memory: &Memory, direction: usize) -> Self {
+impl<J: Joint> JointLeader<J> {
+    pub(super) fn new(words: RawJoint) -> Self {
         Self {
-            words: RawJoint::new(memory, direction),
+            words,
             number: PrivateU64::new(0),
             parts: PrivateU64::new(0),
             claimed: PrivateU64::new(0),
+            of: PhantomData,
         }
     }
 
     /// Opens a joint copy of so many parts; the last one [is finished](Self::is_finished).
-    pub fn open(&self, payload: JointPayload, parts: u8) {
+    pub fn open(&self, what: J, parts: u8) {
         let number = self.number.load(Relaxed).wrapping_add(1);
         self.number.store(number, Relaxed);
         self.parts.store(parts.into(), Relaxed);
         self.claimed.store(0, Relaxed);
-        let what = [payload.address, payload.len, payload.index.into()];
         self.words
-            .open(what, number * NUMBER + u64::from(parts) * BACK);
+            .open(what.to_words(), number * NUMBER + u64::from(parts) * BACK);
     }
 
     /// Claims the next part from the front. `None` if there is none, or the helper has broken the rules.
@@ -174,44 +241,42 @@ impl JointLeader {
     }
 }
 
-impl core::fmt::Debug for JointLeader {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl<J> Debug for JointLeader<J> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
         write!(f, "JointLeader({})", self.number.load(Relaxed))
     }
 }
 
 /// The other side.
-pub struct JointHelper {
+pub struct JointHelper<J> {
     words: RawJoint,
+    of: PhantomData<J>,
 }
 
-impl JointHelper {
-    pub(super) fn new(memory: &Memory, direction: usize) -> Self {
+impl<J: Joint> JointHelper<J> {
+    pub(super) const fn new(words: RawJoint) -> Self {
         Self {
-            words: RawJoint::new(memory, direction),
+            words,
+            of: PhantomData,
         }
     }
 
     /// What is copied jointly and has parts that nobody has claimed: as the leader says, so it is to be
     /// checked.
     #[must_use]
-    pub fn payload(&self) -> Option<JointPayload> {
+    pub fn what(&self) -> Option<J> {
         let state = State(self.words.load());
-        let [address, len, index] = self.words.what();
-        state.is_open().then_some(JointPayload {
-            address,
-            len,
-            index: index as u16,
-        })
+        let what = self.words.what();
+        state.is_open().then(|| J::from_words(what))
     }
 
-    /// Claims the next part from the back, of a joint copy of this payload, if that is below `end`: the part
+    /// Claims the next part from the back, of a joint copy of this, if that is below `end`: the part
     /// that the caller has claimed last, at first the number of parts. When it is copied, the caller calls
     /// [`copied`](Self::copied).
-    pub fn claim(&self, payload: JointPayload, end: u8) -> Option<u8> {
+    pub fn claim(&self, what: J, end: u8) -> Option<u8> {
         let mut state = State(self.words.load());
         for _ in 0..MAX_SWAPS {
-            if !state.is_open() || state.back() > end || self.payload() != Some(payload) {
+            if !state.is_open() || state.back() > end || self.what() != Some(what) {
                 return None;
             }
             match self.words.swap(state.0, state.0 - BACK) {
@@ -231,8 +296,8 @@ impl JointHelper {
     }
 }
 
-impl core::fmt::Debug for JointHelper {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "JointHelper({:?})", self.payload())
+impl<J: Joint> Debug for JointHelper<J> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
+        write!(f, "JointHelper({:?})", self.what())
     }
 }

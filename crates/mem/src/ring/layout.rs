@@ -43,9 +43,13 @@ pub(super) const SMALL_CREDIT_OFFSET: usize = 16;
 #[cfg(not(loom))]
 pub(super) const CLAIM_OFFSETS: [usize; 2] = [0x200, 0x300];
 
-/// The offset of each direction's words of joint copies.
+/// The offset of the words of joint copies of messages that come by each direction.
 #[cfg(not(loom))]
-pub(super) const JOINT_OFFSETS: [usize; 2] = [0x400, 0x500];
+pub(super) const JOINT_MESSAGE_OFFSETS: [usize; 2] = [0x400, 0x500];
+
+/// The offset of the words of joint copies of accesses by the side that writes each direction.
+#[cfg(not(loom))]
+pub(super) const JOINT_ACCESS_OFFSETS: [usize; 2] = [0x600, 0x700];
 
 /// The offset of the entries of direction 0.
 const ENTRIES_OFFSET: usize = 0x1000;

@@ -16,7 +16,7 @@ use loom::thread;
 
 use super::primitive::Memory;
 use super::{
-    Grants, JointPayload, Layout, MAX_HEADER_BYTES, PeerStatus, Reader, Side, SleepWord, Source,
+    Grants, JointMessage, Layout, MAX_HEADER_BYTES, PeerStatus, Reader, Side, SleepWord, Source,
     Writer,
 };
 
@@ -363,35 +363,35 @@ fn parts_of_a_joint_copy_are_shared_out() {
         let memory = Memory::modelled(layout());
         let (writer, reader) = halves(&memory);
         let place: Arc<[_; PARTS as usize]> = Arc::new(core::array::from_fn(|_| region()));
-        let payload = JointPayload {
+        let payload = JointMessage {
             address: 7,
             len: 2,
             index: 3,
         };
         let there = place.clone();
         let sender = thread::spawn(move || {
-            let Some(found) = writer.joint().payload() else {
+            let Some(found) = writer.joint_messages().what() else {
                 return;
             };
-            while let Some(part) = writer.joint().claim(found, PARTS) {
+            while let Some(part) = writer.joint_messages().claim(found, PARTS) {
                 assert_eq!(found, payload);
                 let part = &there[usize::from(part)];
                 part.set(part.get() + 1);
-                writer.joint().copied(true);
+                writer.joint_messages().copied(true);
             }
         });
-        reader.joint().open(payload, PARTS);
-        while let Some(part) = reader.joint().claim() {
+        reader.joint_messages().open(payload, PARTS);
+        while let Some(part) = reader.joint_messages().claim() {
             let part = &place[usize::from(part)];
             part.set(part.get() + 1);
         }
-        while !reader.joint().is_finished() {
+        while !reader.joint_messages().is_finished() {
             thread::yield_now();
         }
         for part in place.iter() {
             assert_eq!(part.get(), 1);
         }
-        assert!(!reader.joint().has_failed());
+        assert!(!reader.joint_messages().has_failed());
         sender.join().unwrap();
     });
 }
@@ -402,7 +402,7 @@ fn a_late_sender_copies_what_it_was_asked_for() {
     check(3, || {
         let memory = Memory::modelled(layout());
         let (writer, reader) = halves(&memory);
-        let payload = |address| JointPayload {
+        let payload = |address| JointMessage {
             address,
             len: 1,
             index: 3,
@@ -410,19 +410,19 @@ fn a_late_sender_copies_what_it_was_asked_for() {
         let places = Arc::new([region(), region()]);
         let there = places.clone();
         let sender = thread::spawn(move || {
-            if let Some(found) = writer.joint().payload()
-                && let Some(0) = writer.joint().claim(found, 1)
+            if let Some(found) = writer.joint_messages().what()
+                && let Some(0) = writer.joint_messages().claim(found, 1)
             {
                 there[found.address as usize].set(1);
-                writer.joint().copied(true);
+                writer.joint_messages().copied(true);
             }
         });
         for place in places.iter().enumerate() {
-            reader.joint().open(payload(place.0 as u64), 1);
-            if reader.joint().claim().is_some() {
+            reader.joint_messages().open(payload(place.0 as u64), 1);
+            if reader.joint_messages().claim().is_some() {
                 place.1.set(1);
             }
-            while !reader.joint().is_finished() {
+            while !reader.joint_messages().is_finished() {
                 thread::yield_now();
             }
             assert_eq!(place.1.get(), 1);

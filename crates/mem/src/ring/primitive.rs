@@ -11,6 +11,7 @@ mod shared;
 
 use core::sync::atomic::Ordering;
 
+use crate::ring::joint::WHAT_WORDS;
 use crate::ring::layout::GRANT_SLOTS;
 
 #[cfg(not(loom))]
@@ -120,19 +121,28 @@ impl RawClaim {
 /// The words of a direction's joint copies, see [`joint`](super::joint).
 pub(super) struct RawJoint {
     state: Word<AtomicU64>,
-    what: Word<[AtomicU64; 3]>,
+    what: Word<[AtomicU64; WHAT_WORDS]>,
 }
 
 impl RawJoint {
-    pub(super) fn new(memory: &Memory, direction: usize) -> Self {
+    /// Those of messages that come by a direction.
+    pub(super) fn messages(memory: &Memory, direction: usize) -> Self {
         Self {
-            state: memory.joint_state(direction),
-            what: memory.joint_payload(direction),
+            state: memory.joint_message(direction),
+            what: memory.what_message(direction),
+        }
+    }
+
+    /// Those of accesses by the side that writes a direction.
+    pub(super) fn accesses(memory: &Memory, direction: usize) -> Self {
+        Self {
+            state: memory.joint_access(direction),
+            what: memory.what_access(direction),
         }
     }
 
     /// Stores what is copied, and then the state.
-    pub(super) fn open(&self, what: [u64; 3], state: u64) {
+    pub(super) fn open(&self, what: [u64; WHAT_WORDS], state: u64) {
         for (word, value) in self.what.iter().zip(what) {
             word.store(value, Ordering::Relaxed);
         }
@@ -145,8 +155,8 @@ impl RawJoint {
     }
 
     /// What is copied, if a swap of the state succeeds that was loaded before.
-    pub(super) fn what(&self) -> [u64; 3] {
-        [0, 1, 2].map(|at| self.what[at].load(Ordering::Relaxed))
+    pub(super) fn what(&self) -> [u64; WHAT_WORDS] {
+        core::array::from_fn(|at| self.what[at].load(Ordering::Relaxed))
     }
 
     /// Stores a state if it is as it was. Otherwise the error is what it is.

@@ -7,9 +7,11 @@ use crate::UserBuf;
 use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry::{self, ChunkPlace, Entry};
 use crate::ring::grant::{ENDED, Grant};
-use crate::ring::joint::JointLeader;
+use crate::ring::joint::{JointAccess, JointHelper, JointLeader, JointMessage};
 use crate::ring::layout::{Layout, MAX_INLINE_BYTES, Part, RingError, Side};
-use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
+use crate::ring::primitive::{
+    Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawJoint,
+};
 use crate::ring::source_sink::{AsSink, Sink};
 
 /// The longest chunk that a read delivers together with the inline bytes before it. Before a longer
@@ -34,7 +36,8 @@ pub struct Reader {
     /// Credit was returned since [`take_credit_returned`](Self::take_credit_returned).
     credit_returned: AtomicBool,
     claim: RawClaim,
-    joint: JointLeader,
+    joint_messages: JointLeader<JointMessage>,
+    joint_accesses: JointHelper<JointAccess>,
     /// The cursor that was last published as applied.
     applied: AtomicU64,
 }
@@ -67,7 +70,8 @@ impl Reader {
             lines: Default::default(),
             credit_returned: AtomicBool::new(false),
             claim: RawClaim::new(memory, direction),
-            joint: JointLeader::new(memory, direction),
+            joint_messages: JointLeader::new(RawJoint::messages(memory, direction)),
+            joint_accesses: JointHelper::new(RawJoint::accesses(memory, direction)),
             applied: AtomicU64::new(0),
         }
     }
@@ -230,10 +234,16 @@ impl Reader {
         }
     }
 
-    /// The joint copies of what this side receives.
+    /// The joint copies of messages that this side receives.
     #[must_use]
-    pub const fn joint(&self) -> &JointLeader {
-        &self.joint
+    pub const fn joint_messages(&self) -> &JointLeader<JointMessage> {
+        &self.joint_messages
+    }
+
+    /// The joint copies of what the peer reads and writes in memory of this side.
+    #[must_use]
+    pub const fn joint_accesses(&self) -> &JointHelper<JointAccess> {
+        &self.joint_accesses
     }
 
     /// Whether the peer claims this grant. If not, its earlier accesses to the region are finished, and a

@@ -7,12 +7,14 @@ use crate::UserBuf;
 use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry::{self, ChunkPlace};
 use crate::ring::grant::{ENDED, Grant};
-use crate::ring::joint::JointHelper;
+use crate::ring::joint::{JointAccess, JointHelper, JointLeader, JointMessage};
 use crate::ring::layout::{
     LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, MAX_SHORT_ENTRIES,
     Part, RingError, Side,
 };
-use crate::ring::primitive::{Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit};
+use crate::ring::primitive::{
+    Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawJoint,
+};
 use crate::ring::source_sink::{AsSource, Source};
 
 /// A piece of at least this many bytes ends its chunk, so that the next header starts an entry.
@@ -31,7 +33,8 @@ pub struct Writer {
     layout: Layout,
     credit: RawCredit,
     claim: RawClaim,
-    joint: JointHelper,
+    joint_messages: JointHelper<JointMessage>,
+    joint_accesses: JointLeader<JointAccess>,
     /// Of each buffer.
     lines: [Lines; 2],
     /// The chunk of the write that found no room, in bytes; 0 if it had none, or the last one found some.
@@ -81,7 +84,8 @@ impl Writer {
             layout,
             credit: RawCredit::new(memory, direction),
             claim: RawClaim::new(memory, direction),
-            joint: JointHelper::new(memory, direction),
+            joint_messages: JointHelper::new(RawJoint::messages(memory, direction)),
+            joint_accesses: JointLeader::new(RawJoint::accesses(memory, direction)),
             lines: Default::default(),
             chunk_wanted: AtomicU32::new(0),
         }
@@ -318,10 +322,16 @@ impl Writer {
         self.claim.clear();
     }
 
-    /// The joint copies of what this side sends.
+    /// The joint copies of messages that this side sends.
     #[must_use]
-    pub const fn joint(&self) -> &JointHelper {
-        &self.joint
+    pub const fn joint_messages(&self) -> &JointHelper<JointMessage> {
+        &self.joint_messages
+    }
+
+    /// The joint copies of what this side reads and writes in memory of the peer.
+    #[must_use]
+    pub const fn joint_accesses(&self) -> &JointLeader<JointAccess> {
+        &self.joint_accesses
     }
 
     /// Tells the peer that this side has ended the connection, so that what the peer copies from this

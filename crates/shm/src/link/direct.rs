@@ -153,15 +153,21 @@ impl DirectAccess<ShmLink> for RingDirect {
         }
         rings.writer.claim(found.grant);
         let granted = rings.peer_status.is_granted(found.grant);
-        let done = granted && attach.copy(peer, found, write, segments);
+        let outcome = match segments {
+            _ if !granted => Attached::UseStream,
+            [buf] if state.joint && joint::may_help_access(rings, &mut attach) => {
+                joint::access(rings, &mut attach, peer, found, write, *buf)
+            }
+            _ => match attach.copy(peer, found, write, segments) {
+                true => Attached::Done,
+                false => Attached::UseStream,
+            },
+        };
         rings.writer.unclaim();
         if !granted {
             attach.retain(|other| other != found.grant);
         }
-        match done {
-            true => Attached::Done,
-            false => Attached::UseStream,
-        }
+        outcome
     }
 
     fn prefers_attach(link: &ShmLink, place: &RmaIov, write: bool) -> bool {

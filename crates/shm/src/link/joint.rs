@@ -1,28 +1,29 @@
-//! Joint copies: a long payload is copied by its receiver and its sender, each by cross-memory attach.
+//! Joint copies: a long payload is copied by both sides, each by cross-memory attach.
 
 use std::time::Duration;
 
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{JointPayload, MAX_JOINT_PARTS};
+use ripstop_mem::ring::{Joint, JointAccess, JointLeader, JointMessage, MAX_JOINT_PARTS};
 use ripstop_os::{IoVecMut, clock};
-use ripstop_stream::{GetPieces, Got, JointCopy, Payload};
+use ripstop_stream::{Attached, GetPieces, Got, JointCopy, Payload};
 
-use super::ShmLink;
+use super::{Rings, ShmLink};
+use crate::attach::{Attach, RemotePlace, Target};
 use crate::params::NAME;
 
 /// The shortest part in bytes. Half of the shortest payload is one: a system call costs as much as some
 /// 10 KiB.
 const MIN_PART_BYTES: u64 = 128 << 10;
 
-/// How long the receiver waits for parts that the sender is at, before it does something else.
+/// How long the leader waits for parts that the helper is at, before it does something else.
 const MAX_WAIT: Duration = Duration::from_micros(100);
 
 /// Loads of the state between two reads of the clock.
 const LOADS_PER_CLOCK_READ: u32 = 64;
 
-/// How long the end of a connection waits for the sender to be through with a part, as a region that is
+/// How long the end of a connection waits for the peer to be through with a part, as a region that is
 /// closed waits for who reaches it.
 const MAX_WAIT_AT_END: Duration = Duration::from_secs(1);
 
@@ -58,13 +59,13 @@ impl JointCopy<ShmLink> for RingJoint {
         let Some(rings) = link.rings.get().filter(|rings| rings.attach.is_some()) else {
             return false;
         };
-        let (joint, Some(parts)) = (rings.reader.joint(), parts(payload.len)) else {
+        let (joint, Some(parts)) = (rings.reader.joint_messages(), parts(payload.len)) else {
             return false;
         };
         if !joint.is_finished() {
             return false;
         }
-        let place = JointPayload {
+        let place = JointMessage {
             address: into.as_ptr() as u64,
             len: payload.len,
             index,
@@ -81,7 +82,7 @@ impl JointCopy<ShmLink> for RingJoint {
         let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
             return Got::UseStream;
         };
-        let (peer, joint) = (rings.attach_target(process), rings.reader.joint());
+        let (peer, joint) = (rings.attach_target(process), rings.reader.joint_messages());
         let began = clock::now();
         let mut done = true;
         while done && let Some(claimed) = joint.claim() {
@@ -99,14 +100,8 @@ impl JointCopy<ShmLink> for RingJoint {
             });
         }
         joint.close();
-        let end = clock::now() + MAX_WAIT;
-        let mut loads = 0_u32;
-        while !joint.is_finished() {
-            loads += 1;
-            if loads.is_multiple_of(LOADS_PER_CLOCK_READ) && clock::now() >= end {
-                return Got::Pending { done };
-            }
-            std::hint::spin_loop();
+        if !is_finished_soon(joint) {
+            return Got::Pending { done };
         }
         // Else the peer may have given the memory another use before it was read.
         match done && !joint.has_failed() {
@@ -122,7 +117,7 @@ impl JointCopy<ShmLink> for RingJoint {
 
     fn outcome(link: &ShmLink, payload: &Payload, done: bool) -> Option<bool> {
         let rings = link.rings.get()?;
-        let joint = rings.reader.joint();
+        let joint = rings.reader.joint_messages();
         if !joint.is_finished() {
             return None;
         }
@@ -133,32 +128,32 @@ impl JointCopy<ShmLink> for RingJoint {
         Some(whole)
     }
 
-    fn asked(link: &ShmLink) -> Option<JointPayload> {
-        link.rings.get()?.writer.joint().payload()
+    fn asked(link: &ShmLink) -> Option<JointMessage> {
+        link.rings.get()?.writer.joint_messages().what()
     }
 
     /// Copies parts from the back.
-    fn help(link: &ShmLink, payload: JointPayload, from: UserBuf) -> bool {
+    fn help(link: &ShmLink, message: JointMessage, from: UserBuf) -> bool {
         let Some(rings) = link.rings.get() else {
             return false;
         };
         let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
             return false;
         };
-        let (peer, joint) = (rings.attach_target(process), rings.writer.joint());
+        let (peer, joint) = (rings.attach_target(process), rings.writer.joint_messages());
         let mut attach = attach.lock();
-        if payload.len > from.len() as u64 || !attach.is_attachable(peer) {
+        if message.len > from.len() as u64 || !attach.is_attachable(peer) {
             return false;
         }
-        let Some(mut end) = parts(payload.len) else {
+        let Some(mut end) = parts(message.len) else {
             return false;
         };
         let mut helped = false;
-        while let Some(claimed) = joint.claim(payload, end) {
+        while let Some(claimed) = joint.claim(message, end) {
             end = claimed;
-            let piece = part(payload.len, claimed).and_then(|(at, len)| {
+            let piece = part(message.len, claimed).and_then(|(at, len)| {
                 let into = Payload {
-                    address: payload.address.checked_add(at)?,
+                    address: message.address.checked_add(at)?,
                     len,
                 };
                 Some((from.slice(at as usize, len as usize)?, into))
@@ -169,17 +164,141 @@ impl JointCopy<ShmLink> for RingJoint {
         }
         helped
     }
+
+    fn asked_access(link: &ShmLink) -> Option<JointAccess> {
+        link.rings.get()?.reader.joint_accesses().what()
+    }
+
+    /// Copies parts from the back.
+    fn help_access(link: &ShmLink, access: JointAccess, memory: UserBuf) {
+        let Some(rings) = link.rings.get() else {
+            return;
+        };
+        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
+            return;
+        };
+        let (peer, joint) = (rings.attach_target(process), rings.reader.joint_accesses());
+        let mut attach = attach.lock();
+        if memory.len() as u64 != access.len || !attach.is_attachable(peer) {
+            return;
+        }
+        let Some(mut end) = parts(access.len) else {
+            return;
+        };
+        while let Some(claimed) = joint.claim(access, end) {
+            end = claimed;
+            // What the peer writes is read from there, and what it reads is written.
+            let done = copy_part(
+                &mut attach,
+                peer,
+                (memory, access.address),
+                !access.write,
+                claimed,
+            );
+            joint.copied(done);
+        }
+    }
 }
 
-/// Waits until the sender does not write to buffers of this side any more.
+/// Copies one part between memory of this side and as much from an address of the peer on: to there if it is to
+/// `write`. Returns whether all of it was copied.
+fn copy_part(
+    attach: &mut Attach,
+    peer: Target<'_>,
+    (here, there): (UserBuf, u64),
+    write: bool,
+    claimed: u8,
+) -> bool {
+    let piece = part(here.len() as u64, claimed).and_then(|(at, len)| {
+        let there = Payload {
+            address: there.checked_add(at)?,
+            len,
+        };
+        Some((here.slice(at as usize, len as usize)?, there))
+    });
+    let Some((here, there)) = piece else {
+        return false;
+    };
+    if write {
+        return attach.push(peer, here, there);
+    }
+    let mut pieces = GetPieces::new();
+    pieces.push(IoVecMut::from_user(here));
+    attach.read(peer, &[there], pieces)
+}
+
+/// Whether the owner is likely to copy parts of a read or write of its memory: it polls, and is not itself at one that
+/// this side could help with.
+pub(super) fn may_help_access(rings: &Rings, attach: &mut Attach) -> bool {
+    let is_ready = rings.writer.joint_accesses().is_finished();
+    attach.seems_polling() && is_ready && rings.reader.joint_accesses().what().is_none()
+}
+
+/// Carries out a read or write with its owner: copies parts from the front. The caller holds a claim of the grant.
+pub(super) fn access(
+    rings: &Rings,
+    attach: &mut Attach,
+    peer: Target<'_>,
+    found: RemotePlace,
+    write: bool,
+    here: UserBuf,
+) -> Attached {
+    let joint = rings.writer.joint_accesses();
+    let Some(parts) = parts(here.len() as u64) else {
+        return Attached::UseStream;
+    };
+    let access = JointAccess {
+        address: here.as_ptr() as u64,
+        len: here.len() as u64,
+        target: found.addr as u64,
+        grant: Some(found.grant),
+        write,
+    };
+    let began = clock::now();
+    joint.open(access, parts);
+    let mut done = true;
+    while done && let Some(claimed) = joint.claim() {
+        done = copy_part(attach, peer, (here, access.target), write, claimed);
+    }
+    joint.close();
+    let is_finished = is_finished_soon(joint);
+    attach.helped = joint.taken() > 0;
+    if !is_finished {
+        return Attached::OwnerCopies;
+    }
+    if !done || joint.has_failed() {
+        attach.forget(found.grant);
+        return Attached::UseStream;
+    }
+    attach.note_joint(access.len, Some(clock::now() - began), attach.helped);
+    Attached::Done
+}
+
+/// Waits a moment until the helper is through.
+fn is_finished_soon<J: Joint>(joint: &JointLeader<J>) -> bool {
+    let end = clock::now() + MAX_WAIT;
+    let mut loads = 0_u32;
+    while !joint.is_finished() {
+        loads += 1;
+        if loads.is_multiple_of(LOADS_PER_CLOCK_READ) && clock::now() >= end {
+            return false;
+        }
+        std::hint::spin_loop();
+    }
+    true
+}
+
+/// Waits until the peer does not access buffers of this side any more: those of its messages, and those of reads and
+/// writes.
 pub(super) fn finish(link: &ShmLink) {
     let Some(rings) = link.rings.get() else {
         return;
     };
-    let joint = rings.reader.joint();
-    joint.close();
+    let (messages, accesses) = (rings.reader.joint_messages(), rings.writer.joint_accesses());
+    messages.close();
+    accesses.close();
     let end = clock::now() + MAX_WAIT_AT_END;
-    while !joint.is_finished() {
+    while !(messages.is_finished() && accesses.is_finished()) {
         if rings.peer_has_exited() {
             return;
         }
@@ -187,7 +306,7 @@ pub(super) fn finish(link: &ShmLink) {
             fi_warn!(
                 NAME,
                 Subsys::EpData,
-                "{}: it does not say that it is through with copying a message to this process",
+                "{}: it does not say that it is through with copying to or from this process",
                 rings.peer
             );
             return;

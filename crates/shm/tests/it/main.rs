@@ -10,6 +10,7 @@ mod freed;
 mod attach;
 mod get;
 mod joint;
+mod joint_access;
 mod kill;
 mod limits;
 mod pairs;

@@ -9,18 +9,21 @@ use std::time::Duration;
 
 use ripstop_core::provider::Copies;
 use ripstop_engine::id::{ConnId, EpId, MrId};
-use ripstop_engine::stream::{Rma, RmaKind};
+use ripstop_engine::stream::{Level, Rma, RmaKind};
 use ripstop_mem::UserBuf;
+use ripstop_mem::ring::JointAccess;
 use ripstop_types::FiAddr;
 
 use crate::region::direct::sole_place;
 use crate::region::exposed::is_counted;
+use crate::rx::joint::MIN_JOINT_BYTES;
 use crate::state::{Exposed, State};
 use crate::system::System as _;
 use crate::transport::direct_access::{AttachState, Attached, DirectAccess as _};
+use crate::transport::joint_copy::JointCopy as _;
 use crate::transport::offer::{Lent, Offer};
 use crate::transport::readiness::Readiness as _;
-use crate::transport::{DirectOf, Transport};
+use crate::transport::{DirectOf, JointOf, Transport};
 
 /// The shortest operation in bytes: it takes a system call or two.
 pub(crate) const MIN_ATTACH_BYTES: u64 = Copies::MIN_BYTES;
@@ -98,28 +101,61 @@ impl<T: Transport> State<T> {
         self.exposed.push(Exposed { region, offer });
         Some(region)
     }
+
+    /// Copies parts of what a peer reads or writes in memory of this side, if it is at that now.
+    #[inline]
+    pub(crate) fn help_access(&self, link: &T::Link) {
+        if let Some(access) = JointOf::<T>::asked_access(link) {
+            self.help_with(link, access);
+        }
+    }
+
+    /// The peer's word for what it reads or writes is not taken: the region must be one that was offered, with that right.
+    #[cold]
+    fn help_with(&self, link: &T::Link, access: JointAccess) -> Option<()> {
+        let grant = access.grant?;
+        let Exposed { region, offer } = self.exposed.iter().find(|e| e.offer.grant == grant)?;
+        let Lent::At {
+            addr, read, write, ..
+        } = offer.memory
+        else {
+            return None;
+        };
+        let may = match access.write {
+            true => write,
+            false => read,
+        };
+        let (_, mr) = self
+            .engine
+            .mr_named(offer.key)
+            .filter(|(id, _)| id == region && may)?;
+        let at = usize::try_from(access.target.checked_sub(addr)?).ok()?;
+        let memory = mr.whole()?.slice(at, usize::try_from(access.len).ok()?)?;
+        JointOf::<T>::help_access(link, access, memory);
+        Some(())
+    }
 }
 
 // The initiator.
 impl<T: Transport> State<T> {
-    /// Carries out a large read or write in the memory of a peer that does not poll; `false` says
-    /// that it is to go by the stream.
+    /// Carries out a large read or write in the memory of a peer; `false` says that it is to go by the stream, with
+    /// the level that it has then.
     #[inline]
-    pub(crate) fn rma_attached(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> bool {
+    pub(crate) fn rma_attached(&mut self, ep: EpId, peer: FiAddr, rma: &mut Rma<UserBuf>) -> bool {
         DirectOf::<T>::SUPPORTED
             && rma.iov.len() >= MIN_ATTACH_BYTES
             && self.attach_for(ep, peer, rma).is_some()
     }
 
     #[inline(never)]
-    fn attach_for(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>) -> Option<()> {
+    fn attach_for(&mut self, ep: EpId, peer: FiAddr, rma: &mut Rma<UserBuf>) -> Option<()> {
         if self.ops_before_attach > 0 {
             self.ops_before_attach -= 1;
             return None;
         }
         let place = sole_place(rma)?;
         let id = self.eps.get(ep)?.route(peer)?;
-        let (write, segments) = (rma.kind == RmaKind::Write, rma.iov.segments());
+        let write = rma.kind == RmaKind::Write;
         let crowded = self.yield_policy.is_crowded();
         let mut wait = None;
         // The owner was asked for the region.
@@ -130,7 +166,9 @@ impl<T: Transport> State<T> {
             let state = AttachState {
                 settled: self.engine.is_settled(Some(id)),
                 crowded,
+                joint: !crowded && !rma.inject && place.len >= MIN_JOINT_BYTES,
             };
+            let segments = rma.iov.segments();
             let outcome = match asked && !DirectOf::<T>::prefers_attach(link, &place, write) {
                 true => Attached::Asked,
                 false => DirectOf::<T>::attach(link, &place, write, segments, state),
@@ -144,6 +182,12 @@ impl<T: Transport> State<T> {
                     return Some(());
                 }
                 Attached::UseStream => return None,
+                Attached::OwnerCopies => {
+                    if write && rma.level == Level::Sent {
+                        rma.level = Level::Delivered;
+                    }
+                    return None;
+                }
                 Attached::PeerPolling => {
                     self.ops_before_attach = STREAM_OPS;
                     return None;

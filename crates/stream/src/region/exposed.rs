@@ -12,10 +12,11 @@ use crate::state::yield_policy::YieldNow;
 use crate::state::{Exposed, State};
 use crate::system::System as _;
 use crate::transport::direct_access::DirectAccess as _;
+use crate::transport::joint_copy::JointCopy as _;
 use crate::transport::link::Link as _;
 use crate::transport::offer::{Lent, Offer};
 use crate::transport::readiness::Readiness as _;
-use crate::transport::{DirectOf, Transport};
+use crate::transport::{DirectOf, JointOf, Transport};
 
 /// Connections that are checked in each call: is all that came by them applied?
 const MAX_TOLD_CONNECTIONS: usize = 8;
@@ -147,11 +148,13 @@ impl<T: Transport> State<T> {
         links.filter(|link| !link.has_ended())
     }
 
-    /// Tells peers that all they have sent is applied, where it is, so that they may reach what
-    /// this side has exposed; some of the peers, in turn.
+    /// Helps peers that reach what this side has exposed, and tells them that all they have sent is applied, where
+    /// it is, so that they may reach it; some of the peers, in turn.
     #[cold]
     pub(crate) fn tell_applied(&mut self, most: usize) {
         let count = self.connections.places();
+        // Where threads share a processor, this side has none to spare.
+        let may_help = JointOf::<T>::SUPPORTED && !self.yield_policy.is_crowded();
         // Place 0 is nobody's.
         for _ in 1..count.min(most.saturating_add(1)) {
             self.last_told = match self.last_told + 1 {
@@ -162,6 +165,9 @@ impl<T: Transport> State<T> {
             let Some(connection) = self.connections.find(id) else {
                 continue;
             };
+            if let (true, Some(link)) = (may_help, &connection.link) {
+                self.help_access(link);
+            }
             if let Some(link) = &connection.link
                 && connection.leftover.is_empty()
                 && connection.interest.read

@@ -149,6 +149,8 @@ pub struct AttachState {
     pub settled: bool,
     /// Other threads wait for the processor: the peer may poll as soon as it has one.
     pub crowded: bool,
+    /// The peer may copy parts, also when the call has returned [`Attached::OwnerCopies`].
+    pub joint: bool,
 }
 
 /// What has become of [`DirectAccess::get`] or [`JointCopy::copy`](crate::JointCopy::copy).
@@ -175,7 +177,10 @@ pub enum Attached {
     Done,
     /// The access is to go by the stream, also where some bytes were copied.
     UseStream,
-    /// The same, and the stream is faster as long as the peer goes on polling its links.
+    /// The same, and the owner of the memory is still at a part of it. It reads nothing from the stream meanwhile, so
+    /// it is through with the buffers when it has answered what is sent now.
+    OwnerCopies,
+    /// The same as [`Attached::UseStream`], and the stream is faster as long as the peer goes on polling its links.
     PeerPolling,
     /// It is faster than the stream, but not all that was sent before is applied yet.
     Unapplied,

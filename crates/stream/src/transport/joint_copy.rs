@@ -4,13 +4,13 @@
 use std::fmt::Debug;
 
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::JointPayload;
+use ripstop_mem::ring::{JointAccess, JointMessage};
 
 use crate::transport::direct_access::{Got, Payload};
 
-/// Long payloads that their receiver and their sender copy together, over a link with
-/// [direct access](crate::DirectAccess). A transport with such copies defines all of it; the bodies given
-/// here are for those without.
+/// Long payloads that both ends of a link with [direct access](crate::DirectAccess) copy together: those of
+/// messages, and of reads and writes ([`DirectAccess::attach`](crate::DirectAccess::attach)). A transport with such
+/// copies defines all of it; the bodies given here are for those without.
 pub trait JointCopy<L>: Debug + 'static {
     /// Whether there are such copies.
     const SUPPORTED: bool;
@@ -33,15 +33,23 @@ pub trait JointCopy<L>: Debug + 'static {
     }
 
     /// The message of this side that the peer says it is getting so.
-    fn asked(_link: &L) -> Option<JointPayload> {
+    fn asked(_link: &L) -> Option<JointMessage> {
         None
     }
 
     /// The sender copies parts of a message that the peer is getting, from where it is. Returns whether
     /// there was one.
-    fn help(_link: &L, _payload: JointPayload, _from: UserBuf) -> bool {
+    fn help(_link: &L, _message: JointMessage, _from: UserBuf) -> bool {
         false
     }
+
+    /// The read or write in memory of this side that the peer says it is at.
+    fn asked_access(_link: &L) -> Option<JointAccess> {
+        None
+    }
+
+    /// The owner of the memory copies parts of a read or write of it, or of none that the peer is at.
+    fn help_access(_link: &L, _access: JointAccess, _memory: UserBuf) {}
 }
 
 /// Not supported.

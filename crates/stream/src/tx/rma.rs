@@ -205,13 +205,14 @@ impl<T: Transport> State<T> {
             }
         }
         if !given.contains(Flags::TRIGGER)
-            && (self.rma_mapped(ep, call.peer, &rma) || self.rma_attached(ep, call.peer, &rma))
+            && (self.rma_mapped(ep, call.peer, &rma) || self.rma_attached(ep, call.peer, &mut rma))
         {
             return Ok(());
         }
         if InPlaceOf::<T>::SUPPORTED
             && kind == RmaKind::Write
             && work.is_none()
+            && rma.level == Level::Sent
             && rma.iov.len() >= MIN_ATTACH_BYTES
             && self.write_now(ep, rma.iov.segments(), call, true)
         {

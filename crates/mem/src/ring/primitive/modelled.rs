@@ -12,6 +12,7 @@ use alloc::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::ring::joint::WHAT_WORDS;
 use crate::ring::layout::{GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES};
 use crate::{UserBuf, copy_in, copy_out};
 
@@ -27,8 +28,10 @@ struct Direction {
     applied: AtomicU64,
     small_credit: AtomicU64,
     claim: AtomicU64,
-    joint_state: AtomicU64,
-    joint_payload: [AtomicU64; 3],
+    joint_message: AtomicU64,
+    what_message: [AtomicU64; WHAT_WORDS],
+    joint_access: AtomicU64,
+    what_access: [AtomicU64; WHAT_WORDS],
 }
 
 struct Whole {
@@ -60,8 +63,10 @@ impl Memory {
             applied: AtomicU64::new(0),
             small_credit: AtomicU64::new(0),
             claim: AtomicU64::new(0),
-            joint_state: AtomicU64::new(0),
-            joint_payload: core::array::from_fn(|_| AtomicU64::new(0)),
+            joint_message: AtomicU64::new(0),
+            what_message: core::array::from_fn(|_| AtomicU64::new(0)),
+            joint_access: AtomicU64::new(0),
+            what_access: core::array::from_fn(|_| AtomicU64::new(0)),
         };
         let whole = Whole {
             directions: [direction(), direction()],
@@ -236,12 +241,20 @@ impl Memory {
         self.word(move |whole| &whole.directions[direction].claim)
     }
 
-    pub(super) fn joint_state(&self, direction: usize) -> Word<AtomicU64> {
-        self.word(move |whole| &whole.directions[direction].joint_state)
+    pub(super) fn joint_message(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(move |whole| &whole.directions[direction].joint_message)
     }
 
-    pub(super) fn joint_payload(&self, direction: usize) -> Word<[AtomicU64; 3]> {
-        self.word(move |whole| &whole.directions[direction].joint_payload)
+    pub(super) fn what_message(&self, direction: usize) -> Word<[AtomicU64; WHAT_WORDS]> {
+        self.word(move |whole| &whole.directions[direction].what_message)
+    }
+
+    pub(super) fn joint_access(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(move |whole| &whole.directions[direction].joint_access)
+    }
+
+    pub(super) fn what_access(&self, direction: usize) -> Word<[AtomicU64; WHAT_WORDS]> {
+        self.word(move |whole| &whole.directions[direction].what_access)
     }
 
     pub(super) fn sleep_word(&self) -> Word<AtomicU32> {

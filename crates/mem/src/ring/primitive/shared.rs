@@ -9,9 +9,11 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::UserBuf;
+use crate::ring::joint::WHAT_WORDS;
 use crate::ring::layout::{
-    APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, GRANT_SLOTS, JOINT_OFFSETS, LINE_BYTES, Layout,
-    MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError, SMALL_CREDIT_OFFSET, STATUS_PAGE_BYTES,
+    APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, GRANT_SLOTS, JOINT_ACCESS_OFFSETS,
+    JOINT_MESSAGE_OFFSETS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError,
+    SMALL_CREDIT_OFFSET, STATUS_PAGE_BYTES,
 };
 use crate::ring::racy_copy;
 
@@ -316,12 +318,20 @@ impl Memory {
         self.word(CLAIM_OFFSETS[direction & 1])
     }
 
-    pub(super) fn joint_state(&self, direction: usize) -> Word<AtomicU64> {
-        self.word(JOINT_OFFSETS[direction & 1])
+    pub(super) fn joint_message(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(JOINT_MESSAGE_OFFSETS[direction & 1])
     }
 
-    pub(super) fn joint_payload(&self, direction: usize) -> Word<[AtomicU64; 3]> {
-        self.word(JOINT_OFFSETS[direction & 1] + size_of::<u64>())
+    pub(super) fn what_message(&self, direction: usize) -> Word<[AtomicU64; WHAT_WORDS]> {
+        self.word(JOINT_MESSAGE_OFFSETS[direction & 1] + size_of::<u64>())
+    }
+
+    pub(super) fn joint_access(&self, direction: usize) -> Word<AtomicU64> {
+        self.word(JOINT_ACCESS_OFFSETS[direction & 1])
+    }
+
+    pub(super) fn what_access(&self, direction: usize) -> Word<[AtomicU64; WHAT_WORDS]> {
+        self.word(JOINT_ACCESS_OFFSETS[direction & 1] + size_of::<u64>())
     }
 
     pub(super) fn sleep_word(&self) -> Word<AtomicU32> {
