@@ -13,9 +13,9 @@ use super::{Rings, ShmLink};
 use crate::attach::{Attach, RemotePlace, Target};
 use crate::params::NAME;
 
-/// The shortest part in bytes. Half of the shortest payload is one: a system call costs as much as some
-/// 10 KiB.
-const MIN_PART_BYTES: u64 = 128 << 10;
+/// Half of a payload is one part, within these bounds in bytes: a system call costs as much as some 10 KiB.
+const MIN_PART_BYTES: u64 = 32 << 10;
+const MAX_HALF_BYTES: u64 = 128 << 10;
 
 /// How long the leader waits for parts that the helper is at, before it does something else.
 const MAX_WAIT: Duration = Duration::from_micros(100);
@@ -29,9 +29,10 @@ const MAX_WAIT_AT_END: Duration = Duration::from_secs(1);
 
 /// The length of each part but the last one, for both sides.
 fn part_bytes(len: u64) -> u64 {
+    let half = (len / 2).clamp(MIN_PART_BYTES, MAX_HALF_BYTES);
     len.div_ceil(MAX_JOINT_PARTS.into())
+        .max(half)
         .next_multiple_of(4 << 10)
-        .max(MIN_PART_BYTES)
 }
 
 /// The number of parts, if a joint copy can have as many.

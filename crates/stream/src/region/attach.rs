@@ -16,7 +16,6 @@ use ripstop_types::FiAddr;
 
 use crate::region::direct::sole_place;
 use crate::region::exposed::is_counted;
-use crate::rx::joint::MIN_JOINT_BYTES;
 use crate::state::{Exposed, State};
 use crate::system::System as _;
 use crate::transport::direct_access::{AttachState, Attached, DirectAccess as _};
@@ -27,6 +26,9 @@ use crate::transport::{DirectOf, JointOf, Transport};
 
 /// The shortest operation in bytes: it takes a system call or two.
 pub(crate) const MIN_ATTACH_BYTES: u64 = Copies::MIN_BYTES;
+
+/// The shortest operation in bytes that the owner helps with: it has to see that first.
+const MIN_JOINT_ACCESS_BYTES: u64 = 64 << 10;
 
 /// Operations that go by the stream after the peer was seen to make progress, before that is checked
 /// again.
@@ -166,7 +168,7 @@ impl<T: Transport> State<T> {
             let state = AttachState {
                 settled: self.engine.is_settled(Some(id)),
                 crowded,
-                joint: !crowded && !rma.inject && place.len >= MIN_JOINT_BYTES,
+                joint: !crowded && !rma.inject && place.len >= MIN_JOINT_ACCESS_BYTES,
             };
             let segments = rma.iov.segments();
             let outcome = match asked && !DirectOf::<T>::prefers_attach(link, &place, write) {

@@ -13,7 +13,7 @@ use crate::transport::joint_copy::JointCopy as _;
 use crate::transport::{JointOf, Transport};
 
 /// The shortest payload in bytes that is copied jointly: the peer has to be told.
-pub(crate) const MIN_JOINT_BYTES: u64 = 256 << 10;
+const MIN_JOINT_BYTES: u64 = 256 << 10;
 
 impl<T: Transport> State<T> {
     /// Gets a long payload that goes to one piece of memory, together with its sender. `None` if it is to

@@ -31,7 +31,7 @@
 
 pub(crate) mod fast;
 pub(crate) mod get;
-pub(crate) mod joint;
+mod joint;
 pub(crate) mod post;
 pub(crate) mod read;
 pub(crate) mod whole;
