@@ -10,6 +10,7 @@
 
 mod forge;
 mod joint;
+mod joint_access;
 mod peer;
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ripstop_mem::ring::{
-    Layout, Mapping as _, Reader, STATUS_PAGE_BYTES, Side, Source, Writer, pair,
+    Grant, Layout, Mapping as _, Reader, STATUS_PAGE_BYTES, Side, Source, Writer, pair,
 };
 use ripstop_os::{MemFd, SharedMemory, Socket};
 use ripstop_types::Errno;
@@ -22,7 +22,7 @@ use super::{HOSTILE, VICTIM};
 use crate::common::load::{self, Numbers};
 use crate::greeting::Hello;
 use crate::name::Name;
-use crate::records::RECORD_BYTES;
+use crate::records::{RECORD_BYTES, Record, RecordReader};
 
 /// What the hostile peer does with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -378,6 +378,56 @@ impl HostilePeer {
         }
     }
 
+    /// The words of joint copies of reads and writes by the hostile peer, or else by the victim.
+    pub(super) fn access_words(&self, by_hostile: bool) -> JointWords<'_> {
+        let direction = u64::from((self.side == Side::Acceptor) == by_hostile);
+        JointWords {
+            peer: self,
+            at: 0x600 + 0x100 * direction,
+        }
+    }
+
+    /// Sends a record of a region.
+    pub(super) fn send_record(&self, record: Record) {
+        let bytes = record.emit();
+        assert_eq!(self.socket.send(&bytes), Ok(bytes.len()));
+    }
+
+    /// The next record of the victim, if there is one.
+    pub(super) fn next_record(&self) -> Option<Record> {
+        let (mut reader, mut bytes, mut found) = (RecordReader::default(), [0; RECORD_BYTES], None);
+        while found.is_none() {
+            // A doorbell, or a whole record: the victim sends no part of one.
+            let count = self
+                .socket
+                .recv(&mut bytes)
+                .ok()
+                .filter(|count| *count > 0)?;
+            let records = reader.push(&bytes[..count], Some(Vec::new()), |record, _| {
+                found = Some(record)
+            });
+            records.unwrap();
+        }
+        found
+    }
+
+    /// Grants the victim access to its scratch, for that reads what has come, and says that all of it is applied.
+    pub(super) fn grant(&self, grant: Grant) {
+        let status_page = self.status_page.region().expect("it is writable");
+        let slot = 0x400 + 8 * grant.slot() as usize;
+        let _ = status_page.store_u64(slot, grant.generation(), Ordering::Release);
+    }
+
+    /// Polls as a peer that is idle does.
+    pub(super) fn seem_idle(&self) {
+        let mut room = [0; 4096];
+        while let Ok(1..) = self.reader.read(&mut room) {}
+        self.reader.publish_applied();
+        let status_page = self.status_page.region().expect("it is writable");
+        let polls = status_page.load_u64(0x100, Ordering::Relaxed).unwrap();
+        let _ = status_page.store_u64(0x100, polls + 1, Ordering::Relaxed);
+    }
+
     /// Where the victim may write, in this process.
     pub(super) fn scratch_address(&self) -> u64 {
         self.scratch.start().addr().get() as u64
@@ -530,13 +580,24 @@ impl JointWords<'_> {
         self.peer.put(self.at, word);
     }
 
+    /// Claims the last part as a helper does, if a joint copy of so many parts has just begun.
+    pub(super) fn claim_last(&self, parts: u64) -> bool {
+        let word = self.load();
+        let is_open = word >> 25 > 0 && word >> 8 & 0xff == parts && word & 0xff < parts - 1;
+        let region = self.peer.map.region().expect("it is writable");
+        is_open
+            && region
+                .compare_exchange_u64(self.at as usize, word, word - (1 << 8))
+                .is_ok_and(|swapped| swapped.is_ok())
+    }
+
     /// Where the receiver has its buffer, once it has begun a joint copy.
     pub(super) fn address(&self) -> u64 {
         self.word(self.at + 8)
     }
 
     /// Stores what is copied, and the first word.
-    pub(super) fn open(&self, what: [u64; 3], word: u64) {
+    pub(super) fn open<const N: usize>(&self, what: [u64; N], word: u64) {
         for (at, value) in (1..).zip(what) {
             self.peer.put(self.at + 8 * at, value);
         }

@@ -1,0 +1,328 @@
+//! A hostile peer that writes the words of joint copies of reads and writes: as their initiator, who asks for memory
+//! that it may not reach, and as the owner of memory that the victim writes.
+
+use std::sync::mpsc::{TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use ripstop_core::Address;
+use ripstop_core::provider::{
+    CompletionQueue as _, Domain as _, Endpoint as _, RmaCall, SendKind, Sharing,
+};
+use ripstop_mem::ring::Grant;
+use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
+use ripstop_types::{Errno, FiAddr, Flags, Progress, RmaIov, Threading};
+
+use super::peer::{HostilePeer, SCRATCH_BYTES};
+use super::{HOSTILE, VICTIM};
+use crate::common::load::{self, Numbers};
+use crate::common::other::{Other, tell_parent};
+use crate::common::{End, PATIENCE, Safe, bytes, info, info_for, mr_attr, open, safe};
+use crate::records::{Record, RegionInfo, Rights};
+
+const GROUP: &str = "RIPSTOP_SHM_TEST_ACCESS_GROUP";
+
+/// Regions of the victim that peers may only read, and only write; and the region of the hostile peer.
+const READ_ONLY: u64 = 21;
+const WRITE_ONLY: u64 = 22;
+const OWNED: u64 = 23;
+
+/// Bytes of each region, and of an access, which has so many parts.
+const LEN: usize = 512 << 10;
+const PARTS: u64 = 4;
+
+/// Bytes before and behind each region, and what they are.
+const AROUND: usize = 64 << 10;
+const GUARD: u8 = 0xa5;
+
+/// What the regions of the victim are at first.
+const OWN: u8 = 0x11;
+
+/// How long the victim, which polls all the time, is given to do what it must not.
+const A_WHILE: Duration = Duration::from_millis(10);
+
+/// No call of the victim takes longer: the end of a connection waits for 1 s, and the machine may do much else.
+const LONGEST_CALL: Duration = Duration::from_secs(5);
+
+/// Memory of a region, between guards.
+fn guarded() -> Parked {
+    Parked::park([vec![GUARD; AROUND], vec![OWN; LEN], vec![GUARD; AROUND]].concat())
+}
+
+fn region(memory: &Parked) -> UserBuf {
+    memory.buf().skip(AROUND).first(LEN)
+}
+
+fn contents(memory: &Parked) -> Vec<u8> {
+    let mut found = vec![0; memory.buf().len()];
+    copy_in(&mut found, memory.buf());
+    found
+}
+
+/// The main function of the victim; without its environment it does nothing.
+#[test]
+fn subprocess_access_victim() {
+    let Ok(group) = std::env::var(GROUP) else {
+        return;
+    };
+    let own = load::name(&group, VICTIM);
+    let caps = Flags::MSG | Flags::TAGGED | Flags::RMA;
+    let info = info_for(caps, Some(&own), Threading::Safe, Progress::Manual);
+    let domain = safe(&info);
+    let end = open(&domain, &info);
+    let hostile = end.knows(&Address::Str(load::name(&group, HOSTILE)));
+    let memory = [guarded(), guarded()];
+    let rights = [Flags::REMOTE_READ, Flags::REMOTE_WRITE];
+    let mrs = [0, 1].map(|at| {
+        let key = [READ_ONLY, WRITE_ONLY][at];
+        let attr = mr_attr(region(&memory[at]), key, rights[at], Sharing::Never);
+        domain.mr(&attr).unwrap()
+    });
+    let (tell, orders) = channel();
+    std::thread::spawn(move || {
+        let lines = std::io::stdin().lines().map_while(Result::ok);
+        lines.for_each(|line| tell.send(line).unwrap());
+    });
+    tell_parent("open");
+    let text = guarded();
+    let mut longest = Duration::ZERO;
+    loop {
+        let began = Instant::now();
+        match orders.try_recv().as_deref() {
+            // What was written where that is allowed, and whether anything else has changed.
+            Ok("look") => {
+                let [read_only, written] = memory.each_ref().map(contents);
+                let (start, rest) = written.split_at(AROUND);
+                let (written, end) = rest.split_at(LEN);
+                let is_guarded = start.iter().chain(end).all(|byte| *byte == GUARD);
+                let is_same = read_only == contents(&text) && is_guarded;
+                let sum: u64 = written.iter().map(|byte| u64::from(*byte)).sum();
+                copy_out(region(&memory[1]), &vec![OWN; LEN]);
+                tell_parent(format!("{is_same} {sum}"));
+            }
+            Ok("write") => {
+                let remote = [RmaIov {
+                    addr: 0,
+                    len: LEN as u64,
+                    key: OWNED,
+                }];
+                let call = RmaCall {
+                    remote: &remote,
+                    peer: hostile,
+                    data: None,
+                    context: 1,
+                    flags: Some(Flags::COMPLETION),
+                };
+                end.ep.write(&[region(&text)], &call).unwrap();
+            }
+            Ok(other) => panic!("no order {other}"),
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) => {}
+        }
+        let read = end.cq.read(1, |_| ());
+        longest = longest.max(began.elapsed());
+        match read {
+            Ok(_) => tell_parent("done"),
+            Err(Errno::EAVAIL) => {
+                end.cq.read_error(|_, _| ()).unwrap();
+                tell_parent(format!("failed {}", longest.as_millis()));
+            }
+            Err(error) => assert_eq!(error, Errno::EAGAIN),
+        }
+    }
+    drop(mrs);
+}
+
+/// A victim, and an honest endpoint in the process of its parent.
+struct Rig {
+    group: String,
+    victim: Other,
+    honest: End<Safe>,
+    to: FiAddr,
+    random: Numbers,
+}
+
+impl Rig {
+    fn new(name: &str) -> Self {
+        let group = format!("{name}-{}", ripstop_os::pid());
+        let info = info(None, Threading::Safe);
+        let honest = open(&safe(&info), &info);
+        let victim = Other::start(
+            "hostile_tests::joint_access::subprocess_access_victim",
+            &[(GROUP, &group)],
+        );
+        assert_eq!(victim.hear(), "open");
+        let to = honest.knows(&Address::Str(load::name(&group, VICTIM)));
+        Self {
+            group,
+            victim,
+            honest,
+            to,
+            random: Numbers(1),
+        }
+    }
+
+    /// The victim takes a message of the honest endpoint, which nobody receives.
+    fn ping(&self) {
+        let text = Parked::park(vec![1; 8]);
+        let (kind, ep) = (SendKind::Tagged(1), &self.honest.ep);
+        let sent = ep.send(kind, &[text.buf()], None, self.to, 1, None);
+        sent.unwrap();
+        self.honest.poll(1);
+        drop(bytes(text));
+    }
+
+    /// The region of the victim that has this key, as a peer that asks for it learns of it.
+    fn ask(peer: &HostilePeer, key: u64) -> RegionInfo {
+        peer.send_record(Record::Request(key));
+        let stop = Instant::now() + PATIENCE;
+        loop {
+            peer.seem_idle();
+            if let Some(Record::Address(info, _)) = peer.next_record() {
+                assert_eq!((info.key, info.len), (key, LEN as u64));
+                return info;
+            }
+            assert!(Instant::now() < stop, "no answer");
+        }
+    }
+
+    /// Whether nothing was changed that may not be, and the sum of the bytes that may be written.
+    fn look(&mut self) -> (bool, u64) {
+        self.victim.tell("look");
+        let said = self.victim.hear();
+        let (is_same, sum) = said.split_once(' ').unwrap();
+        (is_same == "true", sum.parse().unwrap())
+    }
+}
+
+/// The words of an access: the initiator's address, the length, the address at the owner, the generation and the slot of
+/// the grant, and whether it is written.
+fn what(address: u64, len: u64, target: u64, grant: (u64, u64), write: bool) -> [u64; 5] {
+    let (generation, slot) = grant;
+    [
+        address,
+        len,
+        target,
+        generation,
+        slot << 1 | u64::from(write),
+    ]
+}
+
+/// An initiator gets parts of what it has the right to, and of nothing else.
+#[test]
+fn an_owner_checks_what_it_is_to_help_with() {
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        println!("skipped: with one processor no owner helps");
+        return;
+    }
+    const UNTOUCHED: u64 = LEN as u64 * OWN as u64;
+    let mut rig = Rig::new("owner");
+    let peer = HostilePeer::connect(&rig.group, &mut rig.random);
+    let [read, written] = [READ_ONLY, WRITE_ONLY].map(|key| Rig::ask(&peer, key));
+    let grant = |info: RegionInfo| (info.grant.generation(), u64::from(info.grant.slot()));
+    let own = peer.scratch_address() + (SCRATCH_BYTES - LEN) as u64 / 2;
+    let (len, target) = (LEN as u64, written.offset);
+    let right = what(own, len, target, grant(written), true);
+    let ok = grant(written);
+    let lies = [
+        what(own, len, read.offset, grant(read), true),
+        what(own, len, target, ok, false),
+        what(own, len, target + 4096, ok, true),
+        what(own, len, target - 4096, ok, true),
+        what(own, len, 0, ok, true),
+        what(own, len, u64::MAX - 5, ok, true),
+        what(own, len + 1, target, ok, true),
+        what(own, u64::MAX, target, ok, true),
+        what(own, 0, target, ok, true),
+        what(own, len, target, (ok.0 + 2, ok.1), true),
+        what(own, len, target, (ok.0 + 1, ok.1), true),
+        what(own, len, target, (ok.0, 63), true),
+        what(own, len, target, (ok.0, 1 << 40), true),
+        what(own, len, target, (ok.0, u64::MAX >> 1), true),
+        what(own, len, read.offset, ok, true),
+        what(8, len, target, ok, true),
+        what(u64::MAX, len, target, ok, true),
+    ];
+    let words = peer.access_words(true);
+    let mut number = 0;
+    let mut helped = |what: [u64; 5], patience: Duration| {
+        number += 1;
+        words.open(what, number << 25 | PARTS << 8);
+        let stop = Instant::now() + patience;
+        // Bits 16 to 24: parts that the helper has copied.
+        while words.load() >> 16 & 0xff < PARTS && Instant::now() < stop {
+            std::thread::yield_now();
+        }
+        let word = words.load();
+        words.store(0);
+        (word >> 16 & 0xff, word >> 24 & 1 == 1)
+    };
+    // Where others want the processors, it does not help.
+    let stop = Instant::now() + PATIENCE;
+    while helped(right, PATIENCE / 10) != (PARTS, false) {
+        assert!(Instant::now() < stop, "the owner does not help");
+    }
+    assert_eq!(rig.look(), (true, 0), "the scratch is all zeros");
+    for (at, lie) in lies.into_iter().enumerate() {
+        let (copied, has_failed) = helped(lie, A_WHILE);
+        assert!(copied == 0 || has_failed, "lie {at}: {copied} parts");
+        rig.ping();
+        assert_eq!(rig.look(), (true, UNTOUCHED), "lie {at}");
+        let around = peer.scratch_around(SCRATCH_BYTES / 2);
+        assert!(around.iter().all(|byte| *byte == 0), "lie {at}");
+    }
+}
+
+/// What an owner does not finish is not reported as written, and holds up nobody for long.
+#[test]
+fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        println!("skipped: with one processor no owner helps");
+        return;
+    }
+    let mut rig = Rig::new("initiator");
+    let stop = Instant::now() + PATIENCE;
+    let mut begun = 0;
+    while begun < 3 {
+        assert!(Instant::now() < stop, "the victim never asks for help");
+        let peer = HostilePeer::connect(&rig.group, &mut rig.random);
+        rig.victim.tell("write");
+        let (words, mut claimed) = (peer.access_words(false), false);
+        let end = Instant::now() + Duration::from_millis(30);
+        while !claimed && Instant::now() < end {
+            peer.seem_idle();
+            if let Some(Record::Request(key)) = peer.next_record() {
+                assert_eq!(key, OWNED);
+                let grant = Grant::new(3, 1).unwrap();
+                peer.grant(grant);
+                let info = RegionInfo {
+                    grant,
+                    key,
+                    base: 0,
+                    len: LEN as u64,
+                    offset: peer.scratch_address(),
+                };
+                let rights = Rights {
+                    read: true,
+                    write: true,
+                };
+                peer.send_record(Record::Address(info, rights));
+                // The victim may be at it before the socket is read again.
+                let soon = Instant::now() + Duration::from_millis(5);
+                while !claimed && Instant::now() < soon {
+                    peer.seem_idle();
+                    // The last part, which the victim comes to last.
+                    claimed = words.claim_last(PARTS);
+                }
+            }
+        }
+        rig.ping();
+        drop(peer);
+        let said = rig.victim.hear();
+        if claimed {
+            begun += 1;
+            let longest = said.strip_prefix("failed ").expect("it was not written");
+            let longest = Duration::from_millis(longest.parse().unwrap());
+            assert!(longest < LONGEST_CALL, "{longest:?}");
+        }
+    }
+}
