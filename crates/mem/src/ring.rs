@@ -31,7 +31,7 @@
 //! | + 128 N | B, B / 4 | large and small buffer of direction 0 | its writer |
 //! | + 128 N + 5 B / 4 | B, B / 4 | the same of direction 1 | its writer |
 //!
-//! An **entry** is one cache line. Its first word, the state, says what it holds:
+//! An **entry** is one cache line (`ENTRY_BYTES` in `layout.rs`). Its first word, the state, says what it holds:
 //!
 //! | bits of word 0 | what |
 //! |---|---|
@@ -133,8 +133,8 @@ mod tests;
 pub use grant::{Grant, Grants};
 pub use joint::{Joint, JointAccess, JointHelper, JointLeader, JointMessage, MAX_JOINT_PARTS};
 pub use layout::{
-    GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
-    MAX_SHORT_ENTRIES, RingError, STATUS_PAGE_BYTES, Side,
+    GRANT_SLOTS, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, MAX_SHORT_ENTRIES,
+    RingError, STATUS_PAGE_BYTES, Side,
 };
 pub use peer_status::PeerStatus;
 #[cfg(not(loom))]

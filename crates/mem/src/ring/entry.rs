@@ -1,7 +1,7 @@
 //! Encoding of the words of an entry and of a credit.
 
 use crate::ring::layout::{
-    LINE_BYTES, Layout, MAX_INLINE_BYTES, MAX_LEADING_BYTES, Part, RingError,
+    CHUNK_LEN_BYTES, LINE_BYTES, Layout, MAX_INLINE_BYTES, MAX_LEADING_BYTES, Part, RingError,
 };
 
 /// The kind of a short entry, which has no chunk.
@@ -88,7 +88,8 @@ impl Entry {
         }
     }
 
-    /// Packs it into one word, which is never 0.
+    /// Packs it into one word, which is never 0: 7 bits of inline bytes, 1 of the buffer, 28 of the chunk, 28 of what
+    /// was consumed.
     pub(super) const fn pack(self) -> u64 {
         let part = (self.part as u64) << 7;
         self.leading as u64 | part | (self.chunk as u64) << 8 | (self.consumed as u64) << 36
@@ -112,7 +113,7 @@ impl Entry {
 
     /// The offset of the inline bytes after word 0: the length of a chunk is before them.
     pub(super) const fn inline_offset(self) -> usize {
-        if self.chunk == 0 { 0 } else { 8 }
+        if self.chunk == 0 { 0 } else { CHUNK_LEN_BYTES }
     }
 
     /// The number of bytes, inline and in the chunk.
@@ -120,6 +121,11 @@ impl Entry {
         self.leading + self.chunk
     }
 }
+
+const _: () = assert!(
+    MAX_INLINE_BYTES < 1 << 7,
+    "`Entry::pack` has 7 bits for the inline bytes"
+);
 
 /// The lines of a buffer that a chunk takes. Both sides compute them; they are not transmitted.
 #[derive(Clone, Copy, Debug)]

@@ -9,11 +9,22 @@ pub const GRANT_SLOTS: usize = 64;
 #[cfg(loom)]
 pub const GRANT_SLOTS: usize = 2;
 
-/// Bytes of an entry and of a line of the buffer: one cache line.
-pub const LINE_BYTES: usize = 64;
+/// Bytes of an entry. Both processes must have the same: the greeting of `ripstop-shm` has a version for that
+/// (`VERSION` in `shm/src/greeting.rs`), and peers of another version are refused.
+pub(super) const ENTRY_BYTES: usize = 64;
+
+/// Bytes of a line of the buffers: chunks begin at lines, and credit counts them. A cache line. Both processes
+/// must have the same.
+pub(super) const LINE_BYTES: usize = 64;
+
+/// Bytes of the state, word 0 of an entry. The inline bytes follow it.
+pub(super) const STATE_BYTES: usize = 8;
+
+/// Bytes of the length of a chunk, the first of the inline bytes of an entry with a chunk.
+pub(super) const CHUNK_LEN_BYTES: usize = 8;
 
 /// Bytes of the stream that a short entry can hold, at most.
-pub const MAX_INLINE_BYTES: usize = 56;
+pub const MAX_INLINE_BYTES: usize = ENTRY_BYTES - STATE_BYTES;
 
 /// A message that fits this many short entries is written to them rather than to a chunk.
 pub const MAX_SHORT_ENTRIES: usize = 4;
@@ -22,7 +33,7 @@ pub const MAX_SHORT_ENTRIES: usize = 4;
 pub const MAX_HEADER_BYTES: usize = 40;
 
 /// Inline bytes of an entry with a chunk, at most; the chunk follows them in the stream.
-pub const MAX_LEADING_BYTES: usize = 48;
+pub const MAX_LEADING_BYTES: usize = MAX_INLINE_BYTES - CHUNK_LEN_BYTES;
 
 /// Bytes of the status page that each domain shares with its peers.
 pub const STATUS_PAGE_BYTES: usize = 4096;
@@ -53,6 +64,11 @@ pub(super) const JOINT_ACCESS_OFFSETS: [usize; 2] = [0x600, 0x700];
 
 /// The offset of the entries of direction 0.
 const ENTRIES_OFFSET: usize = 0x1000;
+
+const _: () = assert!(
+    ENTRY_BYTES.is_multiple_of(LINE_BYTES) && MAX_HEADER_BYTES <= MAX_LEADING_BYTES,
+    "an entry begins at a cache line, and has room for a header before a chunk"
+);
 
 /// The largest buffer of a direction, so that counts of lines fit a credit.
 const MAX_BUFFER_BYTES: u32 = 1 << 24;
@@ -109,13 +125,13 @@ impl Layout {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a layout is never empty")]
     pub const fn len(self) -> usize {
-        ENTRIES_OFFSET + 2 * (self.entries as usize * LINE_BYTES + self.buffers_bytes())
+        ENTRIES_OFFSET + 2 * (self.entries as usize * ENTRY_BYTES + self.buffers_bytes())
     }
 
     /// An upper bound of the bytes of the stream that a direction holds unread.
     #[must_use]
     pub const fn max_unread_bytes(self) -> u64 {
-        self.entries as u64 * LINE_BYTES as u64 + self.buffers_bytes() as u64
+        self.entries as u64 * ENTRY_BYTES as u64 + self.buffers_bytes() as u64
     }
 
     /// Bytes of both buffers of each direction.
@@ -158,7 +174,7 @@ impl Layout {
     /// The offset of a direction's entries.
     #[cfg(not(loom))]
     pub(super) const fn entries_at(self, direction: usize) -> usize {
-        ENTRIES_OFFSET + direction * self.entries as usize * LINE_BYTES
+        ENTRIES_OFFSET + direction * self.entries as usize * ENTRY_BYTES
     }
 
     /// The offset of a direction's buffers.

@@ -61,7 +61,15 @@ mod x86 {
         };
     }
 
-    /// Copies `n` bytes, at most 64.
+    /// The longest copy of [`copy_line`] in bytes.
+    const MAX_COPY_LINE_BYTES: usize = 64;
+
+    const _: () = assert!(
+        MAX_INLINE_BYTES <= MAX_COPY_LINE_BYTES,
+        "`copy_line` copies the inline bytes of an entry"
+    );
+
+    /// Copies `n` bytes, at most [`MAX_COPY_LINE_BYTES`]: of a longer copy the middle would be left out.
     ///
     /// # Safety
     ///
@@ -107,7 +115,12 @@ mod x86 {
         }
     }
 
-    /// Copies the bytes of an entry.
+    const _: () = assert!(
+        MAX_INLINE_BYTES == 56,
+        "the moves of `read_entry`: three times 16 bytes, and 8"
+    );
+
+    /// Copies the inline bytes of an entry.
     ///
     /// # Safety
     ///
@@ -149,13 +162,25 @@ mod x86 {
             }
             return;
         }
-        let whole = n - n % 64;
-        for at in (0..whole).step_by(64) {
-            // SAFETY: 64 bytes from `at` on are within the `n` bytes.
-            unsafe { copy_line(dst.wrapping_add(at), src.wrapping_add(at), 64) };
+        let whole = n - n % MAX_COPY_LINE_BYTES;
+        for at in (0..whole).step_by(MAX_COPY_LINE_BYTES) {
+            // SAFETY: so many bytes from `at` on are within the `n` bytes.
+            unsafe {
+                copy_line(
+                    dst.wrapping_add(at),
+                    src.wrapping_add(at),
+                    MAX_COPY_LINE_BYTES,
+                );
+            }
         }
-        // SAFETY: the rest of the `n` bytes, fewer than 64.
-        unsafe { copy_line(dst.wrapping_add(whole), src.wrapping_add(whole), n % 64) };
+        // SAFETY: the rest of the `n` bytes, fewer than those of one more.
+        unsafe {
+            copy_line(
+                dst.wrapping_add(whole),
+                src.wrapping_add(whole),
+                n % MAX_COPY_LINE_BYTES,
+            );
+        }
     }
 }
 
@@ -172,14 +197,14 @@ mod portable {
         store_bytes as into_line,
     };
 
-    /// Copies the bytes of an entry.
+    /// Copies the inline bytes of an entry.
     ///
     /// # Safety
     ///
     /// `src` is mapped for reads of [`MAX_INLINE_BYTES`] bytes.
     #[inline]
     pub(in crate::ring) unsafe fn read_entry(dst: &mut [u8; MAX_INLINE_BYTES], src: *const u8) {
-        // SAFETY: 56 bytes of each; `dst` is borrowed.
+        // SAFETY: as many bytes of each; `dst` is borrowed.
         unsafe { out_of_line(dst.as_mut_ptr(), src, MAX_INLINE_BYTES) };
     }
 }

@@ -557,9 +557,6 @@ const fn has_lap(state: u64, cursor: u64) -> bool {
     (state ^ cursor) & LAP_MASK == 0
 }
 
-// `Reader::read` takes this much room at once for the inline bytes of an entry.
-const _: () = assert!(MAX_INLINE_BYTES == 56);
-
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let position = self.cursors.position(self.head.load(Relaxed));

@@ -9,8 +9,8 @@ use crate::ring::entry::{self, ChunkPlace};
 use crate::ring::grant::{ENDED, Grant};
 use crate::ring::joint::{JointAccess, JointHelper, JointLeader, JointMessage};
 use crate::ring::layout::{
-    LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, MAX_SHORT_ENTRIES,
-    Part, RingError, Side,
+    CHUNK_LEN_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
+    MAX_SHORT_ENTRIES, Part, RingError, Side,
 };
 use crate::ring::primitive::{
     Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawJoint,
@@ -124,7 +124,7 @@ impl Writer {
 
     /// As [`write`](Self::write), from several pieces in order.
     ///
-    /// Where the first pieces are headers of 48 bytes at most, the payload after them starts at a line of
+    /// Where the first pieces are headers of [`MAX_LEADING_BYTES`] at most, the payload after them starts at a line of
     /// the buffer.
     ///
     /// # Errors
@@ -233,7 +233,7 @@ impl Writer {
             };
             let cell = self.cells.at(at);
             cell.set_chunk_len(payload.len() as u64);
-            cell.write(8, Source::from(head).buf());
+            cell.write(CHUNK_LEN_BYTES, Source::from(head).buf());
             self.buffer.write(place.start(self.layout), payload);
             self.publish_chunk(at, cell, head.len(), place);
             return Ok(len);
@@ -279,7 +279,7 @@ impl Writer {
         true
     }
 
-    /// Whether a payload of this length fits one entry with a header of 48 bytes at most:
+    /// Whether a payload of this length fits one entry with a header of [`MAX_LEADING_BYTES`] at most:
     /// [`write_message`](Self::write_message) then writes all of it or nothing.
     #[must_use]
     #[inline]
@@ -413,7 +413,9 @@ impl Writer {
             return Ok(true);
         }
         cell.set_chunk_len(chunk as u64);
-        rest.take(leading, |off, piece| cell.write(8 + off, piece));
+        rest.take(leading, |off, piece| {
+            cell.write(CHUNK_LEN_BYTES + off, piece)
+        });
         let start = place.start(self.layout);
         rest.take(chunk, |off, piece| self.buffer.write(start + off, piece));
         self.publish_chunk(at, cell, leading, place);
@@ -517,6 +519,3 @@ impl<P: AsSource> Unwritten<'_, P> {
         self.len = self.len.saturating_sub(len);
     }
 }
-
-// `entry::ChunkPlace` counts lines of this size.
-const _: () = assert!(LINE_BYTES == 64);

@@ -11,9 +11,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::UserBuf;
 use crate::ring::joint::WHAT_WORDS;
 use crate::ring::layout::{
-    APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, GRANT_SLOTS, JOINT_ACCESS_OFFSETS,
+    APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, ENTRY_BYTES, GRANT_SLOTS, JOINT_ACCESS_OFFSETS,
     JOINT_MESSAGE_OFFSETS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError,
-    SMALL_CREDIT_OFFSET, STATUS_PAGE_BYTES,
+    SMALL_CREDIT_OFFSET, STATE_BYTES, STATUS_PAGE_BYTES,
 };
 use crate::ring::racy_copy;
 
@@ -103,29 +103,29 @@ impl EntryCells {
     /// The entry of a cursor, whose low bits are its index.
     #[inline(always)]
     pub(in crate::ring) fn at(&self, cursor: u64) -> EntryCell<'_> {
-        let off = (cursor & self.mask) as usize * LINE_BYTES;
+        let off = (cursor & self.mask) as usize * ENTRY_BYTES;
         EntryCell {
             // SAFETY: below the number of entries, all of which are in the memory.
-            line: unsafe { self.first.add(off) },
+            start: unsafe { self.first.add(off) },
             cells: PhantomData,
         }
     }
 }
 
-/// One entry. Only [`next_state`](Self::next_state) accesses another line.
+/// One entry. Only [`next_state`](Self::next_state) accesses another one.
 #[derive(Clone, Copy)]
 pub(in crate::ring) struct EntryCell<'a> {
-    line: NonNull<u8>,
+    start: NonNull<u8>,
     cells: PhantomData<&'a EntryCells>,
 }
 
 impl<'a> EntryCell<'a> {
     #[inline(always)]
     fn word(self, off: usize) -> &'a AtomicU64 {
-        debug_assert!(off <= LINE_BYTES && off.is_multiple_of(8));
-        // SAFETY: one of the eight words of an entry, or the first of the line behind it:
+        debug_assert!(off <= ENTRY_BYTES && off.is_multiple_of(8));
+        // SAFETY: one of the words of an entry, or the first behind it:
         // behind the last entry begins what else is in the memory, entries or a buffer.
-        let word = unsafe { self.line.add(off) };
+        let word = unsafe { self.start.add(off) };
         // SAFETY: aligned, as entries are to lines; only atomics reach it.
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }
@@ -139,13 +139,13 @@ impl<'a> EntryCell<'a> {
     /// The state word of the next entry in memory; of the last entry, some other word.
     #[inline(always)]
     pub(in crate::ring) fn next_state(self) -> u64 {
-        self.word(LINE_BYTES).load(Ordering::Acquire)
+        self.word(ENTRY_BYTES).load(Ordering::Acquire)
     }
 
     /// Prefetches the next entry.
     #[inline(always)]
     pub(in crate::ring) fn prefetch_next(self) {
-        racy_copy::prefetch(self.line.as_ptr().wrapping_add(LINE_BYTES));
+        racy_copy::prefetch(self.start.as_ptr().wrapping_add(ENTRY_BYTES));
     }
 
     /// Stores the state word, after all that was stored before (`Release`).
@@ -156,20 +156,21 @@ impl<'a> EntryCell<'a> {
 
     /// The length of the entry's chunk.
     pub(in crate::ring) fn chunk_len(self) -> u64 {
-        self.word(8).load(Ordering::Relaxed)
+        self.word(STATE_BYTES).load(Ordering::Relaxed)
     }
 
     /// Sets the length of the entry's chunk.
     pub(in crate::ring) fn set_chunk_len(self, length: u64) {
-        self.word(8).store(length, Ordering::Relaxed);
+        self.word(STATE_BYTES).store(length, Ordering::Relaxed);
     }
 
     /// The address of inline byte `off`, and the number of bytes from there on.
     #[inline(always)]
     fn inline(self, off: usize) -> (NonNull<u8>, usize) {
         let off = off.min(MAX_INLINE_BYTES);
-        // SAFETY: the 56 bytes behind the word, or the end of the entry.
-        (unsafe { self.line.add(8 + off) }, MAX_INLINE_BYTES - off)
+        // SAFETY: one of the inline bytes, behind the state, or the end of the entry.
+        let at = unsafe { self.start.add(STATE_BYTES + off) };
+        (at, MAX_INLINE_BYTES - off)
     }
 
     /// Copies `src` to inline byte `off`, as much as fits.
@@ -188,18 +189,18 @@ impl<'a> EntryCell<'a> {
         let (words, _) = header.as_chunks::<8>();
         for (index, word) in words.iter().enumerate() {
             if 8 * index < len {
-                self.word(8 + 8 * index)
+                self.word(STATE_BYTES + 8 * index)
                     .store(u64::from_ne_bytes(*word), Ordering::Relaxed);
             }
         }
     }
 
-    /// The first inline words, at most 7, each loaded once.
+    /// The first inline words, each loaded once.
     #[inline(always)]
     pub(in crate::ring) fn words<const WORDS: usize>(self) -> [[u8; 8]; WORDS] {
         const { assert!(8 * WORDS <= MAX_INLINE_BYTES) };
         core::array::from_fn(|at| {
-            let word = self.word(8 + 8 * at).load(Ordering::Relaxed);
+            let word = self.word(STATE_BYTES + 8 * at).load(Ordering::Relaxed);
             word.to_ne_bytes()
         })
     }
@@ -217,7 +218,7 @@ impl<'a> EntryCell<'a> {
     #[inline(always)]
     pub(in crate::ring) fn read_all(self, dst: &mut [u8; MAX_INLINE_BYTES]) {
         let (src, _) = self.inline(0);
-        // SAFETY: the 56 bytes of the entry, behind its first word.
+        // SAFETY: all inline bytes of the entry.
         unsafe { racy_copy::read_entry(dst, src.as_ptr()) };
     }
 }
