@@ -26,30 +26,7 @@ fn random_length(random: &mut Numbers) -> u64 {
 /// A random header, and the number of payload bytes that follow it. It spares the honest process's part of
 /// the victim's region, and its tags: whoever has the key of a region may write there.
 fn random_header(random: &mut Numbers) -> (Header, usize) {
-    let op = pick(
-        random,
-        &[
-            Op::Msg,
-            Op::Tag,
-            Op::ReadReq,
-            Op::ReadRsp,
-            Op::Write,
-            Op::TagRts,
-            Op::Cts,
-            Op::Data,
-            Op::Refuse,
-            Op::Atomic,
-            Op::FetchAtomic,
-            Op::CompareAtomic,
-            Op::Coll,
-            Op::EagerLimit,
-            Op::MsgGet,
-            Op::TagGet,
-            Op::Ats,
-            Op::GetLimit,
-            Op::Joint,
-        ],
-    );
+    let op = pick(random, &Op::ALL);
     let len = if op.may_have_payload() {
         random_length(random)
     } else {

@@ -13,28 +13,13 @@ fn headers() -> impl Strategy<Value = Header> {
     let numbers = (any::<u64>(), any::<u64>(), 0..=u64::MAX - 128);
     let segment = (any::<u64>(), 0..=u64::MAX / 16, any::<u64>());
     (
-        (0..=Op::MAX + 11, any::<u16>(), any::<u8>(), any::<u8>()),
+        (0..Op::ALL.len(), any::<u16>(), any::<u8>(), any::<u8>()),
         (any::<bool>(), numbers),
         prop::collection::vec(segment, 0..=4),
     )
         .prop_map(
             |((op, flags, op_data, id), (has_cq_data, (data, tag, len)), iovs)| {
-                let op = Op::from_byte(op).unwrap_or_else(|_| {
-                    let extended = [
-                        Op::Refuse,
-                        Op::Atomic,
-                        Op::FetchAtomic,
-                        Op::CompareAtomic,
-                        Op::Coll,
-                        Op::EagerLimit,
-                        Op::MsgGet,
-                        Op::TagGet,
-                        Op::Ats,
-                        Op::GetLimit,
-                        Op::Joint,
-                    ];
-                    extended[usize::from(op - Op::MAX - 1)]
-                });
+                let op = Op::ALL[op];
                 let iovs: Vec<_> = iovs
                     .into_iter()
                     .map(|(addr, len, key)| RmaIov { addr, len, key })
