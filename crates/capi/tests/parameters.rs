@@ -13,6 +13,7 @@ use core::ptr;
 use std::fs;
 use std::process::Command;
 
+use c::side::Side;
 use c::*;
 use ripstop_abi::*;
 
@@ -37,53 +38,37 @@ fn is_program(test: &str, variable: (&str, &str)) -> bool {
     false
 }
 
-/// An endpoint in a domain of its own, which makes progress only when it is told to.
-struct Side {
-    info: Info,
-    fabric: *mut fid_fabric,
-    domain: *mut fid_domain,
-    av: *mut fid_av,
-    cq: *mut fid_cq,
-    ep: *mut fid_ep,
+/// An endpoint over tcp, which makes progress only when it is told to.
+fn open() -> Side {
+    Side::of(loopback(FI_EP_RDM, |hints| {
+        hints.domain().threading = FI_THREAD_DOMAIN;
+        hints.domain().data_progress = FI_PROGRESS_MANUAL;
+        hints.domain().control_progress = FI_PROGRESS_MANUAL;
+    }))
 }
 
-impl Side {
-    fn open() -> Self {
-        let info = loopback(FI_EP_RDM, |hints| {
-            hints.domain().threading = FI_THREAD_DOMAIN;
-            hints.domain().data_progress = FI_PROGRESS_MANUAL;
-            hints.domain().control_progress = FI_PROGRESS_MANUAL;
-        });
-        let fabric = fabric(&info);
-        let domain = domain(fabric, &info);
-        let av = av(domain, FI_AV_UNSPEC, 0);
-        let cq = cq(domain, FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE);
-        let ep = bound(domain, &info, av, cq);
-        assert_eq!(enable(ep), 0);
-        Self {
-            info,
-            fabric,
-            domain,
-            av,
-            cq,
-            ep,
-        }
-    }
+/// Tagged messages between sides.
+trait Talk {
+    fn name(&self) -> Vec<u8>;
 
+    /// Whether an operation has completed.
+    fn has_completed(&self) -> bool;
+
+    fn recv(&self, room: &mut [u8]);
+
+    fn send(&self, text: &[u8], to: fi_addr_t);
+
+    /// A message to another side, which has posted nothing else.
+    fn exchange(&self, other: &Self, to: fi_addr_t);
+}
+
+impl Talk for Side {
     fn name(&self) -> Vec<u8> {
         name(unsafe { (*self.ep).cm }, self.ep.cast())
     }
 
-    /// Whether an operation has completed.
-    fn poll(&self) -> bool {
-        let mut entry = fi_cq_entry::default();
-        match op!(self.cq, ops.read(ptr::from_mut(&mut entry).cast(), 1)) {
-            1 => true,
-            code => {
-                assert_eq!(code, -FI_EAGAIN as isize);
-                false
-            }
-        }
+    fn has_completed(&self) -> bool {
+        self.poll().map(Result::unwrap).is_some()
     }
 
     fn recv(&self, room: &mut [u8]) {
@@ -100,25 +85,17 @@ impl Side {
         });
     }
 
-    /// A message to another side, which has posted nothing else.
     fn exchange(&self, other: &Self, to: fi_addr_t) {
         let mut room = [0; 8];
         other.recv(&mut room);
         self.send(b"exchange", to);
         let (mut sent, mut got) = (false, false);
         until("an exchange", || {
-            sent |= self.poll();
-            got |= other.poll();
+            sent |= self.has_completed();
+            got |= other.has_completed();
             (sent && got).then_some(())
         });
         assert_eq!(&room, b"exchange");
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        close_all!(self.ep, self.cq, self.av, self.domain, self.fabric);
-        assert!(!self.info.0.is_null());
     }
 }
 
@@ -134,7 +111,7 @@ fn sockets() -> usize {
 
 /// How many sockets go when a peer that was sent to is removed.
 fn lost_with_the_peer() -> usize {
-    let (near, far) = (Side::open(), Side::open());
+    let (near, far) = (open(), open());
     let name = far.name();
     let mut to = insert(near.av, &name);
     near.exchange(&far, to);
@@ -169,7 +146,7 @@ fn nobody_connects_to_a_process_behind_a_firewall() {
     if !is_program(test, ("FI_TCP_FIREWALL_ADDR", "1")) {
         return;
     }
-    let (near, far) = (Side::open(), Side::open());
+    let (near, far) = (open(), open());
     let (mut said, mut len): (c_int, usize) = (-1, size_of::<c_int>());
     let (at, level) = ((&raw mut said).cast::<c_void>(), FI_OPT_ENDPOINT);
     let near_fid = near.ep.cast::<fid>();
@@ -200,22 +177,22 @@ const LONG: usize = 100_000;
 
 /// Whether a message of `LONG` bytes leaves before there is a receive for it.
 fn leaves_unasked() -> bool {
-    let (near, far) = (Side::open(), Side::open());
+    let (near, far) = (open(), open());
     let to = insert(near.av, &far.name());
     near.exchange(&far, to);
     let (text, mut room) = (vec![7_u8; LONG], vec![0; LONG]);
     near.send(&text, to);
     let mut left = false;
     for _ in 0..2000 {
-        left |= near.poll();
-        assert!(!far.poll());
+        left |= near.has_completed();
+        assert!(!far.has_completed());
     }
     far.recv(&mut room);
     let mut got = false;
     let unasked = left;
     until("the message", || {
-        left |= near.poll();
-        got |= far.poll();
+        left |= near.has_completed();
+        got |= far.has_completed();
         (left && got).then_some(())
     });
     assert_eq!(room, text);

@@ -1,4 +1,4 @@
-//! An endpoint over shm and the memory behind a region, for tests in which one side does nothing.
+//! An endpoint with a domain of its own and the memory behind a region, for tests in which one side does nothing.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -101,6 +101,7 @@ pub struct Side {
 }
 
 impl Side {
+    /// Over shm, for all kinds of transfers but tagged messages.
     pub fn open(mr_mode: c_int) -> Self {
         let hints = Info::hints();
         hints.ep().type_ = FI_EP_RDM;
@@ -110,7 +111,11 @@ impl Side {
         hints.domain().threading = FI_THREAD_DOMAIN;
         hints.domain().data_progress = FI_PROGRESS_MANUAL;
         hints.domain().control_progress = FI_PROGRESS_MANUAL;
-        let info = getinfo(NOW, None, None, 0, Some(&hints)).unwrap();
+        Self::of(getinfo(NOW, None, None, 0, Some(&hints)).unwrap())
+    }
+
+    /// Of this interface.
+    pub fn of(info: Info) -> Self {
         let fabric = fabric(&info);
         let domain = domain(fabric, &info);
         let av = av(domain, FI_AV_UNSPEC, 0);
