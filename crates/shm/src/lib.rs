@@ -32,7 +32,6 @@ pub type Fabric = ripstop_stream::Fabric<Shm>;
 #[cfg(test)]
 extern crate self as ripstop_shm;
 #[cfg(test)]
-#[expect(dead_code, reason = "each test takes what it needs")]
 #[path = "../tests/common/mod.rs"]
 mod common;
 #[cfg(test)]

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric as _, MrAttr,
-    Provider as _, RecvKind, SendKind, Sharing, Token,
+    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric as _, Provider as _,
+    RecvKind, SendKind, Token,
 };
 use ripstop_core::registry::ProviderInfo as _;
 use ripstop_core::{Address, DomainAttr, Hints, Info};
-use ripstop_mem::{Parked, UserBuf, copy_in};
+use ripstop_mem::{Parked, copy_in};
 use ripstop_shm::{Fabric, ShmProvider};
 use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, Threading, Version, WaitObj};
 
@@ -27,18 +27,6 @@ pub(crate) fn noticed_within() -> Duration {
     match std::env::var_os("RIPSTOP_KILL_STRICT") {
         Some(_) => Duration::from_secs(2),
         None => PATIENCE,
-    }
-}
-
-/// To register memory that peers reach from its first byte on.
-pub(crate) fn mr_attr(memory: UserBuf, key: u64, access: Flags, shared: Sharing) -> MrAttr {
-    MrAttr {
-        iov: vec![memory],
-        access,
-        offset: 0,
-        requested_key: key,
-        flags: Flags::empty(),
-        shared,
     }
 }
 
@@ -84,14 +72,9 @@ pub(crate) fn fabric(info: &Info) -> Arc<Fabric> {
 }
 
 pub(crate) type Safe = <Fabric as ripstop_core::provider::Fabric>::SafeDomain;
-pub(crate) type Serial = <Fabric as ripstop_core::provider::Fabric>::SerialDomain;
 
 pub(crate) fn safe(info: &Info) -> Arc<Safe> {
     fabric(info).safe_domain(info).unwrap()
-}
-
-pub(crate) fn serial(info: &Info) -> Arc<Serial> {
-    fabric(info).serial_domain(info).unwrap()
 }
 
 /// An endpoint with what belongs to it.

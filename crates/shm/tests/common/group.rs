@@ -10,9 +10,6 @@ use super::load::{MEMBERS, Setup};
 /// Longest time that any answer may take on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The test that a process of a group runs.
-pub(crate) const ENTRY: &str = "subprocess_member";
-
 /// A process of a group.
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -24,7 +21,7 @@ pub(crate) struct Member {
 /// The processes of a group; they are killed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// The path of [`ENTRY`].
+    /// The path of the test that a process of the group runs.
     entry: String,
     pub(crate) name: String,
     seed: u64,
@@ -152,26 +149,6 @@ impl Group {
         }
         for (own, peer) in [(near, far), (far, near)] {
             self.hear(own, &format!("more {peer}"));
-        }
-    }
-
-    /// Kills a member, and waits until the others have noticed it, and go on.
-    pub(crate) fn kill(&mut self, victim: usize) {
-        let mut member = self.members[victim].take().expect("a member that lives");
-        member.child.kill().unwrap();
-        member.child.wait().unwrap();
-        self.dead(victim);
-    }
-
-    /// Waits until all have noticed that a member is dead.
-    pub(crate) fn dead(&mut self, victim: usize) {
-        let left = self.living();
-        for own in &left {
-            self.tell(*own, &format!("dead {victim}"));
-        }
-        for own in left {
-            let took = self.hear(own, &format!("clean {victim}"));
-            self.noticed.push(took.parse().unwrap());
         }
     }
 

@@ -43,15 +43,6 @@ impl Other {
         });
         Self { child, said }
     }
-
-    pub(crate) fn id(&self) -> String {
-        self.child.id().to_string()
-    }
-
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
 }
 
 impl Drop for Other {

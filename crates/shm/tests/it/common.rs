@@ -1,5 +1,7 @@
 //! What the tests of this program have in common: endpoints, other processes, and groups of processes under load.
 
+#[path = "../common/deaths.rs"]
+mod deaths;
 #[path = "../common/endpoints.rs"]
 mod endpoints;
 #[path = "../common/flow.rs"]

@@ -10,9 +10,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::group::{ENTRY, Group};
+use crate::common::group::Group;
 use crate::common::load::{self, MEMBERS, Numbers, Setup};
 use crate::freed;
+
+/// The test that a process of a group runs.
+const ENTRY: &str = "subprocess_member";
 
 /// Runs if nobody says how many.
 const RUNS: u64 = 30;

@@ -6,6 +6,8 @@
 mod common;
 #[path = "../common/freed.rs"]
 mod freed;
+#[path = "../common/outside.rs"]
+mod outside;
 
 mod attach;
 mod get;

@@ -1,6 +1,7 @@
 //! Pairs of endpoints within one process.
 
-use crate::common::{self, bytes, info, info_for, open, pattern, safe, serial, try_open};
+use crate::common::{self, bytes, info, info_for, open, pattern, safe, try_open};
+use crate::outside::serial;
 use ripstop_core::Address;
 use ripstop_core::provider::{
     AddressVector as _, CompletionQueue as _, Domain, Endpoint as _, SendKind,
