@@ -187,7 +187,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         }
         self.domain
             .lock()
-            .recv_shared(self.id, cq, self.source, recv, flags)
+            .recv_with_flags(self.id, cq, self.source, recv, flags)
     }
 
     fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Domain<T, K>>) -> Result<()> {

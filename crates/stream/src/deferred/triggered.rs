@@ -300,7 +300,7 @@ impl<T: Transport> State<T> {
             recv = recv.for_work(work);
         }
         let flags = data.flags.unwrap_or_default();
-        self.recv_shared(at.id, at.cq, at.source, recv, flags)
+        self.recv_with_flags(at.id, at.cq, at.source, recv, flags)
     }
 
     /// Drops the operations for which `wanted` holds; returns how many.

@@ -10,7 +10,7 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::state::State;
 use crate::state::ep::Named;
-use crate::state::fast_path::{SPECIAL, off_fast_path};
+use crate::state::fast_path::{SLOW_RECV_FLAGS, off_fast_path};
 use crate::transport::Transport;
 
 impl<T: Transport> State<T> {
@@ -52,10 +52,10 @@ impl<T: Transport> State<T> {
             return self.recv_late(ep, recv, given);
         }
         let srx = state.srx;
-        if given.intersects(SPECIAL | Flags::TRIGGER) {
+        if given.intersects(SLOW_RECV_FLAGS | Flags::TRIGGER) {
             let config = self.engine.ep(ep).ok_or(Errno::EOPBADSTATE)?;
             let (cq, source) = (config.rx_cq, config.source);
-            return self.recv_shared(srx, cq, source, recv, given);
+            return self.recv_with_flags(srx, cq, source, recv, given);
         }
         self.post_recv(srx, recv)
     }
@@ -71,7 +71,7 @@ impl<T: Transport> State<T> {
             return Err(state.lost.unwrap_or(Errno::EOPBADSTATE));
         }
         let (srx, context) = (state.srx, recv.context);
-        if state.shared_srx || flags.intersects(SPECIAL) {
+        if state.shared_srx || flags.intersects(SLOW_RECV_FLAGS) {
             return Err(Errno::ENOTCONN);
         }
         self.post_recv(srx, recv)?;
@@ -95,6 +95,7 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
+    /// Matches a receive with the unexpected messages that wait for it: several, if it is multi-receive.
     #[cold]
     #[inline(never)]
     fn match_waiting(&mut self, srx: SrxId, recv: RecvId) {
@@ -108,16 +109,17 @@ impl<T: Transport> State<T> {
         self.after();
     }
 
+    /// Copies the payload of a kept message to the receive that it has met.
     pub(crate) fn copy_kept(&mut self, copy: &CopyOut<UserBuf>) {
         let kept = self.slots.get(copy.slot);
         let len = (copy.len as usize).min(kept.len());
         crate::state::place::copy_user(&copy.iov, copy.at, len as u64, &kept[..len]);
     }
 
-    /// Posts a receive on a receive context, or looks at its unexpected messages; `cq` is
-    /// where peeks and discards are reported.
+    /// Posts a receive with [`SLOW_RECV_FLAGS`], or looks at the unexpected messages of its context (`FI_PEEK`,
+    /// `FI_CLAIM`, `FI_DISCARD`), which is reported to `cq`, with the source where `source` says so.
     #[inline(never)]
-    pub(crate) fn recv_shared(
+    pub(crate) fn recv_with_flags(
         &mut self,
         srx: SrxId,
         cq: Option<CqId>,

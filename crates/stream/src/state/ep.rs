@@ -12,7 +12,9 @@ use ripstop_types::{Errno, FiAddr, Flags, Result};
 use ripstop_wire::xnet::rdm::CONTEXTS;
 
 use crate::state::accepting::Request;
-use crate::state::fast_path::{ACKED, FastPath, SLOW_FLAGS, SPECIAL, max_sent_at_once};
+use crate::state::fast_path::{
+    ACKED, FastPath, SLOW_RECV_FLAGS, SLOW_SEND_FLAGS, max_sent_at_once,
+};
 use crate::transport::in_place::InPlace as _;
 use crate::transport::registering::Registering as _;
 use crate::transport::{InPlaceOf, RegisteringOf, Transport};
@@ -292,7 +294,7 @@ impl FastPath {
             send_completes: !ep.tx_selective || ep.tx_flags.contains(Flags::COMPLETION),
             counted: ep.counted,
             plain_recv: ep.has_rx
-                && !ep.rx_flags.intersects(SPECIAL)
+                && !ep.rx_flags.intersects(SLOW_RECV_FLAGS)
                 && ep.rdm.as_ref().is_none_or(|rdm| rdm.ctx_bits == 0),
             recv_completes: !ep.rx_selective || ep.rx_flags.contains(Flags::COMPLETION),
             write_cq: cq,
@@ -309,7 +311,7 @@ impl FastPath {
         if ep.tx_ready && ep.has_rma && !ep.writes_counted && at_once {
             fast.write = bound(send, ep.max_msg_size);
         }
-        if !ep.tx_flags.intersects(SLOW_FLAGS) {
+        if !ep.tx_flags.intersects(SLOW_SEND_FLAGS) {
             (fast.plain_send, fast.plain_write) = (fast.send, fast.write);
         }
         fast

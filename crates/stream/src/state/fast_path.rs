@@ -14,11 +14,11 @@ use crate::transport::{InPlaceOf, RegisteringOf, Transport};
 /// Flags that ask for the peer's acknowledgement.
 pub(crate) const ACKED: Flags = flags![TRANSMIT_COMPLETE DELIVERY_COMPLETE COMMIT_COMPLETE];
 
-/// Flags that make more of a receive than one message into one buffer.
-pub(crate) const SPECIAL: Flags = flags![PEEK CLAIM DISCARD MULTI_RECV];
+/// Flags of a receive that keep it off the fast path: they make more of it than one message into one buffer.
+pub(crate) const SLOW_RECV_FLAGS: Flags = flags![PEEK CLAIM DISCARD MULTI_RECV];
 
 /// Flags of a send or write that keep it off the fast path. An injected one has a limit of its own.
-pub(crate) const SLOW_FLAGS: Flags = ACKED.union(flags![MORE INJECT FENCE TRIGGER]);
+pub(crate) const SLOW_SEND_FLAGS: Flags = ACKED.union(flags![MORE INJECT FENCE TRIGGER]);
 
 /// Calls what a fast path leaves to others, in a function of its own: nothing of it is inlined into
 /// the fast path.

@@ -16,7 +16,7 @@ use ripstop_types::{
 };
 
 use self::payload::Payload;
-use crate::state::fast_path::SPECIAL;
+use crate::state::fast_path::SLOW_RECV_FLAGS;
 
 /// What waits in a domain.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ impl Held {
         data.flags = data.flags.map(|flags| flags - Flags::TRIGGER);
         if let Some((_, counter)) = work {
             let flags = *data.flags.get_or_insert_default();
-            let special = data.receives() && flags.intersects(SPECIAL);
+            let special = data.receives() && flags.intersects(SLOW_RECV_FLAGS);
             if special || matches!(data.call, Call::Collective(_)) {
                 return Err(Errno::ENOSYS);
             }

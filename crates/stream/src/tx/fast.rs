@@ -16,7 +16,7 @@ use ripstop_wire::rxm::MESSAGE_LEN;
 use crate::region::attach::MIN_ATTACH_BYTES;
 use crate::state::State;
 use crate::state::fast_path::{
-    FastPath, MAX_COPIED, MAX_COPIED_IN_PACKET, SLOW_FLAGS, off_fast_path,
+    FastPath, MAX_COPIED, MAX_COPIED_IN_PACKET, SLOW_SEND_FLAGS, off_fast_path,
 };
 use crate::state::tx_buffer::FAST_SEND_BUFFER;
 use crate::transport::direct_access::DirectAccess as _;
@@ -94,7 +94,7 @@ impl<T: Transport> State<T> {
             let fast = &state.fast;
             let (limit, completes) = match args.flags {
                 None => (fast.plain_send, fast.send_completes),
-                Some(flags) if flags.intersects(SLOW_FLAGS) => (0, false),
+                Some(flags) if flags.intersects(SLOW_SEND_FLAGS) => (0, false),
                 Some(flags) => {
                     let completes = !state.tx_selective || flags.contains(Flags::COMPLETION);
                     (fast.send, completes)

@@ -11,7 +11,7 @@ use ripstop_wire::xnet::base::{RmaIovs, WRITE_LEN};
 use crate::region::attach::MIN_ATTACH_BYTES;
 use crate::state::State;
 use crate::state::ep::level;
-use crate::state::fast_path::SLOW_FLAGS;
+use crate::state::fast_path::SLOW_SEND_FLAGS;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::registering::Registering as _;
 use crate::transport::{InPlaceOf, RegisteringOf, Transport};
@@ -115,7 +115,7 @@ impl<T: Transport> State<T> {
         };
         let given = call.flags.unwrap_or(state.tx_flags);
         let fits = buf.len() < state.fast.write && buf.len() as u64 == to.len;
-        if !fits || given.intersects(SLOW_FLAGS) {
+        if !fits || given.intersects(SLOW_SEND_FLAGS) {
             return false;
         }
         let completes = !state.tx_selective || given.contains(Flags::COMPLETION);
