@@ -107,24 +107,24 @@ impl<T: Transport> State<T> {
         // What the link has ready follows the last byte in the receive buffer.
         let more = InPlaceOf::<T>::payload_ready(link);
         while let Some(bytes) = rx_buffer.get(count - rest..count) {
-            let (whole, stored) = match engine.rx_write(id, bytes, more) {
-                Some(whole) => (whole, true),
+            let (whole, done) = match engine.rx_write(id, bytes, more) {
+                Some(write) => {
+                    active.short_writes |= write.len <= MAX_SHORT_WRITE;
+                    let done = store_front(&write, bytes);
+                    (write, done)
+                }
                 None => match engine.rx_whole_with(id, bytes, more) {
-                    Some(whole) => (whole, false),
+                    Some(message) => {
+                        let front = bytes.get(message.header_len..).unwrap_or_default();
+                        let done = ripstop_mem::copy_out(message.memory.first(message.len), front);
+                        (message, done)
+                    }
                     None => break,
                 },
             };
-            let place = whole.memory.first(whole.len);
-            let front = bytes.get(whole.header_len..).unwrap_or_default();
-            let done = match stored {
-                true => {
-                    active.short_writes |= whole.len <= MAX_SHORT_WRITE;
-                    ripstop_mem::store(place, front)
-                }
-                false => ripstop_mem::copy_out(place, front),
-            };
             rest -= whole.header_len + done;
             if done < whole.len {
+                let place = whole.memory.first(whole.len);
                 InPlaceOf::<T>::recv_payload(link, place.skip(done));
             }
             if rest == 0 {
@@ -187,10 +187,17 @@ pub(crate) fn consume_writes(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[
     while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty())
         && let Some(write) = engine.rx_write(id, rest, 0)
     {
-        let payload = rest.get(write.header_len..).unwrap_or_default();
-        taken += write.header_len + ripstop_mem::store(write.memory.first(write.len), payload);
+        taken += write.header_len + store_front(&write, rest);
     }
     taken
+}
+
+/// Stores what `bytes` have of the payload of a plain write, whose header is at their front; returns how many bytes of
+/// the payload that is.
+#[inline(always)]
+fn store_front(write: &Whole<UserBuf>, bytes: &[u8]) -> usize {
+    let payload = bytes.get(write.header_len..).unwrap_or_default();
+    ripstop_mem::store(write.memory.first(write.len), payload)
 }
 
 /// Takes one such message; returns its length in bytes, 0 if it is another case.
