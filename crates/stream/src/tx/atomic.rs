@@ -13,6 +13,7 @@ use crate::state::State;
 use crate::state::ep::{EpState, level};
 use crate::transport::Transport;
 use crate::tunables::TX_BUFFER;
+use crate::tx::rma::StartArgs;
 
 impl<T: Transport> State<T> {
     /// Posts an atomic, for deferred work if its id is given.
@@ -126,13 +127,16 @@ impl<T: Transport> State<T> {
         if !atomic::supported(atomic.datatype) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let payload = [&atomic.operand, &atomic.compare];
-        let no_payload = atomic.op == AtomicOp::AtomicRead;
-        let silent = atomic.inject && !atomic.completion;
+        let args = StartArgs {
+            payload: [&atomic.operand, &atomic.compare],
+            no_payload: atomic.op == AtomicOp::AtomicRead,
+            silent: atomic.inject && !atomic.completion,
+            more,
+        };
         let start = |engine: &mut Engine<UserBuf>, id, header: &mut [u8; MAX_UNIT_HEADER]| {
             engine.atomic(id, atomic, header)
         };
-        self.start(ep, peer, payload, (no_payload, silent, more), start)
+        self.start(ep, peer, args, start)
     }
 
     /// Does what the engine asks for before the connection is read on.

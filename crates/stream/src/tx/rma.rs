@@ -1,4 +1,4 @@
-//! Reads and writes of a peer's memory, and the regions that peers reach.
+//! Reads and writes of a peer's memory, and what they have in common with atomics when they start.
 
 use ripstop_core::provider::RmaCall;
 use ripstop_engine::Iov;
@@ -16,6 +16,19 @@ use crate::transport::in_place::InPlace as _;
 use crate::transport::registering::Registering as _;
 use crate::transport::{InPlaceOf, RegisteringOf, Transport};
 use crate::tx::send::CopiedPayload;
+
+/// What [`State::start`] sends, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct StartArgs<'a> {
+    /// The buffers of what is sent, all of the first before the second.
+    pub(crate) payload: [&'a Iov<UserBuf>; 2],
+    /// Nothing of them is sent: a read names the memory that its response goes to.
+    pub(crate) no_payload: bool,
+    /// It is injected and has no completion, so an error is returned or nobody hears of it.
+    pub(crate) silent: bool,
+    /// More follows at once (`FI_MORE`).
+    pub(crate) more: bool,
+}
 
 impl<T: Transport> State<T> {
     /// Posts a write of one buffer to one segment, without flags of its own. The frequent case is a
@@ -299,21 +312,27 @@ impl<T: Transport> State<T> {
                 "{beyond:#x} is no key of a device's memory, which has 32 bits: give what fi_mr_key says at the peer"
             ));
         }
-        let payload = [&rma.iov, &Iov::EMPTY];
-        let no_payload = rma.kind == RmaKind::Read;
-        let silent = rma.inject && !rma.completion;
+        let args = StartArgs {
+            payload: [&rma.iov, &Iov::EMPTY],
+            no_payload: rma.kind == RmaKind::Read,
+            silent: rma.inject && !rma.completion,
+            more,
+        };
         let start = |engine: &mut Engine<UserBuf>, id, header: &mut _| engine.rma(id, rma, header);
-        self.start(ep, peer, payload, (no_payload, silent, more), start)
+        self.start(ep, peer, args, start)
     }
 
-    /// Starts what the engine accepts: `payload` is what it sends, if it sends any;
-    /// `no_payload` that it sends none, `silent` that nothing is reported of it.
+    /// Starts a read, write or atomic: `start` has the engine accept it, which puts its header into the array.
     pub(crate) fn start<const HEADER: usize>(
         &mut self,
         ep: EpId,
         peer: FiAddr,
-        payload: [&Iov<UserBuf>; 2],
-        (no_payload, silent, more): (bool, bool, bool),
+        StartArgs {
+            payload,
+            no_payload,
+            silent,
+            more,
+        }: StartArgs<'_>,
         start: impl Fn(&mut Engine<UserBuf>, ConnId, &mut [u8; HEADER]) -> Result<RmaPlan>,
     ) -> Result<()> {
         let id = self.route(ep, peer, silent)?;
