@@ -1,4 +1,4 @@
-//! Atomics on a peer's memory, and what the engine asks to be done with that of this process.
+//! Atomics on a peer's memory; and the jobs that the engine gives for atomics of peers on the memory of this process.
 
 use ripstop_core::provider::AtomicCall;
 use ripstop_engine::id::{ConnId, EpId, SlotId, WorkId};
@@ -153,14 +153,14 @@ impl<T: Transport> State<T> {
                 compare,
                 fetch,
             } => {
-                let work = Work {
+                let job = AtomicJob {
                     target: *target,
                     datatype,
                     op,
                     operands,
                     compare,
                 };
-                self.run_atomic(id, &work, fetch);
+                self.run_atomic(id, &job, fetch);
             }
             Job::Commit(target) => {
                 let target = *target;
@@ -178,45 +178,48 @@ impl<T: Transport> State<T> {
         }
     }
 
-    fn run_atomic(&mut self, id: ConnId, work: &Work, fetch: bool) {
+    /// Carries out an atomic, and tells the engine: with the slot of the previous values, if it is to `fetch` them.
+    fn run_atomic(&mut self, id: ConnId, job: &AtomicJob, fetch: bool) {
         if !fetch {
-            let done = self.execute(work, None);
+            let done = self.execute(job, None);
             return self.engine.job_done(id, done.is_ok(), None);
         }
         let Ok(slot) = self.engine.fetched_slot() else {
             return self.engine.job_done(id, false, None);
         };
-        let done = self.fetch_into(slot, work);
+        let done = self.fetch_into(slot, job);
         self.engine.job_done(id, done.is_ok(), Some(slot));
     }
 
-    fn fetch_into(&mut self, slot: SlotId, work: &Work) -> Result<()> {
+    /// Carries out an atomic, with the previous values to a slot.
+    fn fetch_into(&mut self, slot: SlotId, job: &AtomicJob) -> Result<()> {
         // Out of the table while the operands are read from there.
-        self.slots.make(slot, work.target.len())?;
+        self.slots.make(slot, job.target.len())?;
         let mut result = self.slots.take(slot);
-        let done = self.execute(work, Some(&mut result));
+        let done = self.execute(job, Some(&mut result));
         self.slots.put(slot, result);
         done
     }
 
-    fn execute(&self, work: &Work, mut result: Option<&mut [u8]>) -> Result<()> {
-        let len = work.target.len() as usize;
-        let operands = work.operands.map(|slot| self.slots.get(slot));
+    /// Carries out an atomic, with the previous values to `result`.
+    fn execute(&self, job: &AtomicJob, mut result: Option<&mut [u8]>) -> Result<()> {
+        let len = job.target.len() as usize;
+        let operands = job.operands.map(|slot| self.slots.get(slot));
         let (operand, compare) = operands
             .unwrap_or_default()
             .split_at_checked(len)
             .unwrap_or_default();
         let mut at = 0;
-        for part in work.target.segments() {
+        for part in job.target.segments() {
             let range = at..at + part.len();
             at = range.end;
             let operand = operand.get(range.clone()).unwrap_or_default();
-            let compare = match work.compare {
+            let compare = match job.compare {
                 true => compare.get(range.clone()).unwrap_or_default(),
                 false => &[],
             };
             let result = result.as_deref_mut().and_then(|bytes| bytes.get_mut(range));
-            atomic::execute(work.datatype, work.op, *part, operand, compare, result)
+            atomic::execute(job.datatype, job.op, *part, operand, compare, result)
                 .map_err(|_| Errno::EINVAL)?;
         }
         Ok(())
@@ -233,11 +236,13 @@ impl<T: Transport> EpState<T> {
     }
 }
 
-/// An atomic to be carried out.
-struct Work {
+/// An atomic of a peer, to be carried out on memory of this process.
+struct AtomicJob {
     target: Reached<UserBuf>,
     datatype: Datatype,
     op: AtomicOp,
+    /// The slot with the operands, if it takes any; what they are compared with follows them there.
     operands: Option<SlotId>,
+    /// Whether anything follows them.
     compare: bool,
 }
