@@ -1,7 +1,8 @@
 //! Encoding of the words of an entry and of a credit.
 
 use crate::ring::layout::{
-    CHUNK_LEN_BYTES, LINE_BYTES, Layout, MAX_INLINE_BYTES, MAX_LEADING_BYTES, Part, RingError,
+    CHUNK_LEN_BYTES, LINE_BYTES, Layout, MAX_INLINE_BYTES, MAX_LEADING_BYTES, RingError,
+    WhichBuffer,
 };
 
 /// The kind of a short entry, which has no chunk.
@@ -20,10 +21,10 @@ pub(super) const fn short_state(len: usize) -> u64 {
 }
 
 /// The low half of word 0 of an entry with `leading` inline bytes and a chunk in this buffer after them.
-pub(super) const fn chunk_state(leading: usize, part: Part) -> u64 {
-    let kind = match part {
-        Part::Large => LARGE,
-        Part::Small => SMALL,
+pub(super) const fn chunk_state(leading: usize, which: WhichBuffer) -> u64 {
+    let kind = match which {
+        WhichBuffer::Large => LARGE,
+        WhichBuffer::Small => SMALL,
     };
     kind | leading as u64
 }
@@ -48,7 +49,7 @@ pub(super) struct Entry {
     /// Bytes of both that were consumed.
     pub(super) consumed: usize,
     /// The buffer that the chunk is in.
-    pub(super) part: Part,
+    pub(super) which: WhichBuffer,
 }
 
 impl Entry {
@@ -62,12 +63,12 @@ impl Entry {
         let (chunk_in, most) = match state & 0xffff_ff00 {
             SHORT if leading == 0 => return Err(RingError::Inline),
             SHORT => (None, MAX_INLINE_BYTES),
-            LARGE => (Some(Part::Large), MAX_LEADING_BYTES),
-            SMALL => (Some(Part::Small), MAX_LEADING_BYTES),
+            LARGE => (Some(WhichBuffer::Large), MAX_LEADING_BYTES),
+            SMALL => (Some(WhichBuffer::Small), MAX_LEADING_BYTES),
             _ => return Err(RingError::Kind),
         };
         let chunk = match chunk_in {
-            Some(part) => Self::check_chunk_len(length(), part, layout)?,
+            Some(which) => Self::check_chunk_len(length(), which, layout)?,
             None => 0,
         };
         if leading > most {
@@ -77,13 +78,17 @@ impl Entry {
             leading,
             chunk,
             consumed: 0,
-            part: chunk_in.unwrap_or(Part::Large),
+            which: chunk_in.unwrap_or(WhichBuffer::Large),
         })
     }
 
-    fn check_chunk_len(length: u64, part: Part, layout: Layout) -> Result<usize, RingError> {
+    fn check_chunk_len(
+        length: u64,
+        which: WhichBuffer,
+        layout: Layout,
+    ) -> Result<usize, RingError> {
         match usize::try_from(length) {
-            Ok(length) if length > 0 && length <= layout.max_chunk_bytes_of(part) => Ok(length),
+            Ok(length) if length > 0 && length <= layout.max_chunk_bytes_of(which) => Ok(length),
             _ => Err(RingError::Chunk),
         }
     }
@@ -91,8 +96,8 @@ impl Entry {
     /// Packs it into one word, which is never 0: 7 bits of inline bytes, 1 of the buffer, 28 of the chunk, 28 of what
     /// was consumed.
     pub(super) const fn pack(self) -> u64 {
-        let part = (self.part as u64) << 7;
-        self.leading as u64 | part | (self.chunk as u64) << 8 | (self.consumed as u64) << 36
+        let which = (self.which as u64) << 7;
+        self.leading as u64 | which | (self.chunk as u64) << 8 | (self.consumed as u64) << 36
     }
 
     /// Unpacks it; `None` if the word is 0.
@@ -102,9 +107,9 @@ impl Entry {
         }
         Some(Self {
             leading: (word & 0x7f) as usize,
-            part: match word & 0x80 {
-                0 => Part::Large,
-                _ => Part::Small,
+            which: match word & 0x80 {
+                0 => WhichBuffer::Large,
+                _ => WhichBuffer::Small,
             },
             chunk: (word >> 8 & 0x0fff_ffff) as usize,
             consumed: (word >> 36) as usize,
@@ -130,7 +135,7 @@ const _: () = assert!(
 /// The lines of a buffer that a chunk takes. Both sides compute them; they are not transmitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkPlace {
-    pub(super) part: Part,
+    pub(super) which: WhichBuffer,
     first: u32,
     /// The line after it.
     pub(super) end: u32,
@@ -139,14 +144,14 @@ pub(super) struct ChunkPlace {
 impl ChunkPlace {
     /// The place of a chunk of `chunk` bytes after `used` lines of a buffer: one that would cross its end
     /// starts at its beginning.
-    pub(super) const fn after(part: Part, used: u32, chunk: usize, layout: Layout) -> Self {
-        let lines = layout.lines(part);
+    pub(super) const fn after(which: WhichBuffer, used: u32, chunk: usize, layout: Layout) -> Self {
+        let lines = layout.lines(which);
         let count = chunk.div_ceil(LINE_BYTES) as u32;
         let at = used & (lines - 1);
         let skipped = if at + count > lines { lines - at } else { 0 };
         let first = used.wrapping_add(skipped);
         Self {
-            part,
+            which,
             first,
             end: first.wrapping_add(count),
         }
@@ -154,8 +159,8 @@ impl ChunkPlace {
 
     /// Its first byte in the buffers of its direction.
     pub(super) const fn start(self, layout: Layout) -> usize {
-        let line = self.first & (layout.lines(self.part) - 1);
-        layout.offset(self.part) + line as usize * LINE_BYTES
+        let line = self.first & (layout.lines(self.which) - 1);
+        layout.offset(self.which) + line as usize * LINE_BYTES
     }
 }
 

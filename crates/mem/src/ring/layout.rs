@@ -78,7 +78,7 @@ const MAX_ENTRIES: u32 = 1 << 16;
 
 /// One of the two buffers of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum WhichBuffer {
     /// The one with B bytes, for chunks that find no room in the small one.
     Large = 0,
     /// A quarter of that. While the reader keeps up, chunks are here only, and these few lines stay in the
@@ -147,27 +147,27 @@ impl Layout {
     }
 
     /// Lines of a buffer.
-    pub(super) const fn lines(self, part: Part) -> u32 {
+    pub(super) const fn lines(self, which: WhichBuffer) -> u32 {
         let lines = self.buffer / LINE_BYTES as u32;
-        match part {
-            Part::Large => lines,
-            Part::Small => lines / 4,
+        match which {
+            WhichBuffer::Large => lines,
+            WhichBuffer::Small => lines / 4,
         }
     }
 
     /// The offset of a buffer behind the first of its direction.
-    pub(super) const fn offset(self, part: Part) -> usize {
-        match part {
-            Part::Large => 0,
-            Part::Small => self.buffer as usize,
+    pub(super) const fn offset(self, which: WhichBuffer) -> usize {
+        match which {
+            WhichBuffer::Large => 0,
+            WhichBuffer::Small => self.buffer as usize,
         }
     }
 
     /// The longest chunk of a buffer.
-    pub(super) const fn max_chunk_bytes_of(self, part: Part) -> usize {
-        match part {
-            Part::Large => self.max_chunk_bytes(),
-            Part::Small => self.max_chunk_bytes() / 2,
+    pub(super) const fn max_chunk_bytes_of(self, which: WhichBuffer) -> usize {
+        match which {
+            WhichBuffer::Large => self.max_chunk_bytes(),
+            WhichBuffer::Small => self.max_chunk_bytes() / 2,
         }
     }
 

@@ -27,13 +27,13 @@ pub(super) use loom::sync::atomic::fence;
 #[cfg(loom)]
 use modelled::Word;
 #[cfg(loom)]
-pub(super) use modelled::{Buffer, EntryCell, EntryCells, Memory};
+pub(super) use modelled::{Buffers, EntryCell, EntryCells, Memory};
 #[cfg(not(loom))]
 pub use shared::Mapping;
 #[cfg(not(loom))]
 use shared::Word;
 #[cfg(not(loom))]
-pub(super) use shared::{Buffer, EntryCell, EntryCells, Memory, RawPollStatus};
+pub(super) use shared::{Buffers, EntryCell, EntryCells, Memory, RawPollStatus};
 
 /// The credit of a direction, and the cursor that its reader has applied.
 pub(super) struct RawCredit {

@@ -8,9 +8,9 @@ use crate::ring::cursor::{CursorSpace, LAP_MASK};
 use crate::ring::entry::{self, ChunkPlace, Entry};
 use crate::ring::grant::{ENDED, Grant};
 use crate::ring::joint::{JointAccess, JointHelper, JointLeader, JointMessage};
-use crate::ring::layout::{Layout, MAX_INLINE_BYTES, Part, RingError, Side};
+use crate::ring::layout::{Layout, MAX_INLINE_BYTES, RingError, Side, WhichBuffer};
 use crate::ring::primitive::{
-    Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawJoint,
+    Buffers, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawJoint,
 };
 use crate::ring::source_sink::{AsSink, Sink};
 
@@ -28,7 +28,7 @@ pub struct Reader {
     head: AtomicU64,
     /// The packed [`Entry`] that is partly consumed; 0 if there is none.
     partial: AtomicU64,
-    buffer: Buffer,
+    buffers: Buffers,
     layout: Layout,
     credit: RawCredit,
     /// Of each buffer.
@@ -64,7 +64,7 @@ impl Reader {
             cursors,
             head: AtomicU64::new(cursors.cursor(0)),
             partial: AtomicU64::new(0),
-            buffer: Buffer::new(memory, layout, direction),
+            buffers: Buffers::new(memory, layout, direction),
             layout,
             credit: RawCredit::new(memory, direction),
             lines: Default::default(),
@@ -328,7 +328,7 @@ impl Reader {
         let cell = self.cells.at(at);
         cell.read(entry.inline_offset(), Sink::from(inline).buf());
         let place = self.place(entry);
-        self.buffer
+        self.buffers
             .read(place.start(self.layout), Sink::from(chunk).buf());
         self.finish_entry(at, entry);
         end
@@ -336,8 +336,8 @@ impl Reader {
 
     /// Where the chunk of the next entry is.
     fn place(&self, entry: Entry) -> ChunkPlace {
-        let consumed = self.lines[entry.part as usize].consumed.load(Relaxed);
-        ChunkPlace::after(entry.part, consumed, entry.chunk, self.layout)
+        let consumed = self.lines[entry.which as usize].consumed.load(Relaxed);
+        ChunkPlace::after(entry.which, consumed, entry.chunk, self.layout)
     }
 
     /// Goes to the next entry, and returns credit at the end of a quarter.
@@ -425,7 +425,7 @@ impl Reader {
             let off = entry.consumed - entry.leading;
             let place = self.place(entry);
             let part = room.first(entry.chunk - off);
-            self.buffer.read(place.start(self.layout) + off, part);
+            self.buffers.read(place.start(self.layout) + off, part);
             count += part.len();
             entry.consumed += part.len();
         }
@@ -444,14 +444,14 @@ impl Reader {
             return;
         }
         let place = self.place(entry);
-        let lines = &self.lines[place.part as usize];
+        let lines = &self.lines[place.which as usize];
         lines.consumed.store(place.end, Relaxed);
         let next = self.advance(at);
         let owed = place.end.wrapping_sub(lines.credited.load(Relaxed));
-        if owed >= self.layout.lines(place.part) / 4 {
-            match place.part {
-                Part::Large => self.return_credit(next),
-                Part::Small => self.return_small_credit(),
+        if owed >= self.layout.lines(place.which) / 4 {
+            match place.which {
+                WhichBuffer::Large => self.return_credit(next),
+                WhichBuffer::Small => self.return_small_credit(),
             }
         }
     }

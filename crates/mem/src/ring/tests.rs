@@ -17,7 +17,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::layout::Part;
+use super::layout::WhichBuffer;
 use super::*;
 use crate::UserBuf;
 
@@ -333,9 +333,9 @@ fn the_small_buffer_is_enough_while_the_reader_keeps_up() {
     let map = HeapMapping::new(layout.len(), true);
     let (_, reader) = pair(map.clone(), layout, Side::Connector).unwrap();
     let (writer, _) = pair(map.clone(), layout, Side::Acceptor).unwrap();
-    let used = |part| {
-        let first = layout.buffer_at(1) + layout.offset(part);
-        let words = (first..first + 64 * layout.lines(part) as usize).step_by(8);
+    let used = |which| {
+        let first = layout.buffer_at(1) + layout.offset(which);
+        let words = (first..first + 64 * layout.lines(which) as usize).step_by(8);
         let word = |at| map.region().load_u64(at, Ordering::Relaxed).unwrap();
         8 * words.filter(|&at| word(at) != 0).count()
     };
@@ -345,13 +345,13 @@ fn the_small_buffer_is_enough_while_the_reader_keeps_up() {
         assert_eq!(writer.write(Source::from(&sent[..len])), Ok(len));
         assert_eq!(reader.read_vectored(&mut [&mut room[..]]), Ok(len));
     }
-    assert_eq!(used(Part::Large), 0);
+    assert_eq!(used(WhichBuffer::Large), 0);
     let mut len = 0;
     while let count @ 1.. = writer.write(Source::from(&sent[..2048])).unwrap() {
         len += count;
     }
     assert!(len >= 74 << 10, "{len} bytes had room");
-    assert_eq!(used(Part::Large), 64 << 10);
+    assert_eq!(used(WhichBuffer::Large), 64 << 10);
     assert_eq!(reader.read_vectored(&mut [&mut room[..]]), Ok(len));
     assert_eq!(room[..len], sent[..len]);
 }

@@ -10,10 +10,10 @@ use crate::ring::grant::{ENDED, Grant};
 use crate::ring::joint::{JointAccess, JointHelper, JointLeader, JointMessage};
 use crate::ring::layout::{
     CHUNK_LEN_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
-    MAX_SHORT_ENTRIES, Part, RingError, Side,
+    MAX_SHORT_ENTRIES, RingError, Side, WhichBuffer,
 };
 use crate::ring::primitive::{
-    Buffer, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawJoint,
+    Buffers, EntryCell, EntryCells, Memory, RawClaim, RawCredit, RawJoint,
 };
 use crate::ring::source_sink::{AsSource, Source};
 
@@ -29,7 +29,7 @@ pub struct Writer {
     /// The cursor of the next entry, and of the first one for which there is no room.
     tail: AtomicU64,
     limit: AtomicU64,
-    buffer: Buffer,
+    buffers: Buffers,
     layout: Layout,
     credit: RawCredit,
     claim: RawClaim,
@@ -80,7 +80,7 @@ impl Writer {
             cursors,
             tail: AtomicU64::new(cursors.cursor(0)),
             limit: AtomicU64::new(cursors.cursor(layout.entries().into())),
-            buffer: Buffer::new(memory, layout, direction),
+            buffers: Buffers::new(memory, layout, direction),
             layout,
             credit: RawCredit::new(memory, direction),
             claim: RawClaim::new(memory, direction),
@@ -234,7 +234,7 @@ impl Writer {
             let cell = self.cells.at(at);
             cell.set_chunk_len(payload.len() as u64);
             cell.write(CHUNK_LEN_BYTES, Source::from(head).buf());
-            self.buffer.write(place.start(self.layout), payload);
+            self.buffers.write(place.start(self.layout), payload);
             self.publish_chunk(at, cell, head.len(), place);
             return Ok(len);
         }
@@ -295,7 +295,7 @@ impl Writer {
     pub fn has_room(&self) -> Result<bool, RingError> {
         self.load_credit()?;
         let chunk = self.chunk_wanted.load(Relaxed) as usize;
-        let places = [Part::Small, Part::Large].map(|part| self.place(part, chunk));
+        let places = [WhichBuffer::Small, WhichBuffer::Large].map(|which| self.place(which, chunk));
         let full = self.tail.load(Relaxed) == self.limit.load(Relaxed);
         Ok(!full && places.iter().any(Option::is_some))
     }
@@ -353,9 +353,9 @@ impl Writer {
 
     /// The same for an entry with a chunk at this place.
     fn publish_chunk(&self, at: u64, cell: EntryCell<'_>, leading: usize, place: ChunkPlace) {
-        let lines = &self.lines[place.part as usize];
+        let lines = &self.lines[place.which as usize];
         lines.used.store(place.end, Relaxed);
-        self.publish(at, cell, entry::chunk_state(leading, place.part));
+        self.publish(at, cell, entry::chunk_state(leading, place.which));
     }
 
     /// Loads the credit, checks it, and frees what the reader has consumed.
@@ -368,8 +368,11 @@ impl Writer {
             return Err(RingError::Credit);
         }
         let [large, small] = &self.lines;
-        large.free(lines, self.layout.lines(Part::Large))?;
-        small.free(self.credit.load_small(), self.layout.lines(Part::Small))?;
+        large.free(lines, self.layout.lines(WhichBuffer::Large))?;
+        small.free(
+            self.credit.load_small(),
+            self.layout.lines(WhichBuffer::Small),
+        )?;
         let free = self.layout.entries().wrapping_sub(unread);
         let limit = self.cursors.position(tail).wrapping_add(free.into());
         self.limit.store(self.cursors.cursor(limit), Relaxed);
@@ -417,7 +420,7 @@ impl Writer {
             cell.write(CHUNK_LEN_BYTES + off, piece)
         });
         let start = place.start(self.layout);
-        rest.take(chunk, |off, piece| self.buffer.write(start + off, piece));
+        rest.take(chunk, |off, piece| self.buffers.write(start + off, piece));
         self.publish_chunk(at, cell, leading, place);
         Ok(true)
     }
@@ -425,17 +428,17 @@ impl Writer {
     /// The place for a chunk, if there is room for it and for an entry: in the small buffer, if the reader
     /// keeps up, else in the large one.
     fn find_room(&self, at: u64, chunk: usize) -> Result<Option<ChunkPlace>, RingError> {
-        let now = |part| {
-            self.place(part, chunk)
+        let now = |which| {
+            self.place(which, chunk)
                 .filter(|_| at != self.limit.load(Relaxed))
         };
-        let mut place = now(Part::Small);
+        let mut place = now(WhichBuffer::Small);
         if place.is_none() {
-            let is_for_small = chunk <= self.layout.max_chunk_bytes_of(Part::Small);
-            if is_for_small || now(Part::Large).is_none() {
+            let is_for_small = chunk <= self.layout.max_chunk_bytes_of(WhichBuffer::Small);
+            if is_for_small || now(WhichBuffer::Large).is_none() {
                 self.load_credit()?;
             }
-            place = now(Part::Small).or_else(|| now(Part::Large));
+            place = now(WhichBuffer::Small).or_else(|| now(WhichBuffer::Large));
         }
         let wanted = if place.is_none() { chunk } else { 0 };
         self.chunk_wanted.store(wanted as u32, Relaxed);
@@ -443,13 +446,13 @@ impl Writer {
     }
 
     /// The place for a chunk in a buffer, if it has room.
-    fn place(&self, part: Part, chunk: usize) -> Option<ChunkPlace> {
-        let lines = &self.lines[part as usize];
+    fn place(&self, which: WhichBuffer, chunk: usize) -> Option<ChunkPlace> {
+        let lines = &self.lines[which as usize];
         let used = lines.used.load(Relaxed);
-        let place = ChunkPlace::after(part, used, chunk, self.layout);
-        let free = self.layout.lines(part).saturating_sub(lines.unread());
+        let place = ChunkPlace::after(which, used, chunk, self.layout);
+        let free = self.layout.lines(which).saturating_sub(lines.unread());
         let fits =
-            chunk <= self.layout.max_chunk_bytes_of(part) && place.end.wrapping_sub(used) <= free;
+            chunk <= self.layout.max_chunk_bytes_of(which) && place.end.wrapping_sub(used) <= free;
         fits.then_some(place)
     }
 }

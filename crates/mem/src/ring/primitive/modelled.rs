@@ -154,9 +154,9 @@ impl EntryCell<'_> {
     }
 }
 
-pub(in crate::ring) struct Buffer(Memory, usize);
+pub(in crate::ring) struct Buffers(Memory, usize);
 
-impl Buffer {
+impl Buffers {
     pub(in crate::ring) fn new(memory: &Memory, _: Layout, direction: usize) -> Self {
         Self(memory.clone(), direction)
     }

@@ -223,19 +223,19 @@ impl<'a> EntryCell<'a> {
     }
 }
 
-/// The buffers of a direction.
-pub(in crate::ring) struct Buffer {
+/// Both buffers of a direction, the small one behind the large one.
+pub(in crate::ring) struct Buffers {
     start: NonNull<u8>,
     len: usize,
     _memory: Memory,
 }
 
 // SAFETY: all accesses are atomic or in assembly, which takes them as such.
-unsafe impl Send for Buffer {}
+unsafe impl Send for Buffers {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Buffer {}
+unsafe impl Sync for Buffers {}
 
-impl Buffer {
+impl Buffers {
     pub(in crate::ring) fn new(memory: &Memory, layout: Layout, direction: usize) -> Self {
         Self {
             start: memory.at(layout.buffer_at(direction)),
@@ -247,7 +247,7 @@ impl Buffer {
     /// The address of byte `off`, and the number of bytes from there on.
     fn from(&self, off: usize) -> (NonNull<u8>, usize) {
         let off = off.min(self.len);
-        // SAFETY: in the buffer, or its end.
+        // SAFETY: in the buffers, or their end.
         (unsafe { self.start.add(off) }, self.len - off)
     }
 
@@ -255,7 +255,7 @@ impl Buffer {
     pub(in crate::ring) fn write(&self, off: usize, src: UserBuf) {
         let (dst, room) = self.from(off);
         let n = src.len().min(room);
-        // SAFETY: `n` bytes are in the buffer and in `src`, which is readable.
+        // SAFETY: `n` bytes are in the buffers and in `src`, which is readable.
         unsafe { racy_copy::into_buffer(dst.as_ptr(), src.as_ptr(), n) };
     }
 
@@ -263,7 +263,7 @@ impl Buffer {
     pub(in crate::ring) fn read(&self, off: usize, dst: UserBuf) {
         let (src, room) = self.from(off);
         let n = dst.len().min(room);
-        // SAFETY: `n` bytes are in the buffer and in `dst`, which is writable.
+        // SAFETY: `n` bytes are in the buffers and in `dst`, which is writable.
         unsafe { racy_copy::out_of_buffer(dst.as_ptr(), src.as_ptr(), n) };
     }
 }
