@@ -12,6 +12,17 @@
 //! - What can be checked is checked: a null pointer, an object of the wrong class, an unknown
 //!   flag or a short buffer is the documented error. What C cannot express (whether a pointer
 //!   is valid) is listed under `# Safety` of each function.
+//!
+//! Where things are:
+//!
+//! | of | modules |
+//! |---|---|
+//! | objects, by manual page | `fabric`, `open/fabric`, `domain`, `endpoint`, `receive`, `sep`, `srx`, `stx`, `passive`, `cq`, `eq`, `counter`, `av`, `mr`, `poll`, `waitset`, `trigger`, `work`, `peer` |
+//! | what all objects have | `object` (the struct, from open to close), `tables` (operations that are not there), `edge` (arguments with what holds of them), `buffers`, `options`, `wait`, `inherited` (after a fork) |
+//! | `fi_getinfo(3)` and `struct fi_info` | `getinfo`, `info`, `handles`, `opened` (which fabrics and domains a program has open) |
+//! | providers | `providers` (those that are built in), `loaded` (those from shared objects), `external` (ours for another libfabric) |
+//! | text and errors | `errno`, `error_entry`, `strerror`, `tostr`, `text`, `address` |
+//! | log and parameters | `log`, `param`, `varargs` with `format` (C's `printf`) |
 #![deny(unsafe_code)]
 
 mod address;
