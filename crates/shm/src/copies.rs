@@ -1,12 +1,13 @@
 //! Counts of the ways that long payloads take: [`DomainCopies`] of a domain, which all of its connections
-//! add to.
+//! add to. [`Copies`] is what a program gets of them; `ripstop top` shows them by domain and by peer
+//! (`stream/src/watch/show.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ripstop_core::provider::{Copied, Copies};
 
-/// Payloads of one way. They are added under the domain's lock, so no addition is lost, and none has to be
-/// atomic.
+/// [`Copied`] that threads may read at any time. Only the holder of the domain's lock adds, so that no addition is
+/// lost, and none has to be atomic.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     payloads: AtomicU64,
@@ -33,12 +34,15 @@ impl Tally {
 /// What the connections of one domain have copied.
 #[derive(Debug, Default)]
 pub(crate) struct DomainCopies {
-    /// Of connections that have ended.
+    /// Of connections that have ended; `State::copies` of the stream core adds those of the others.
     pub(crate) ring: Tally,
     /// The same.
     pub(crate) mapped: Tally,
+    /// Of all connections.
     pub(crate) attach: Tally,
+    /// See [`Copies::joint`].
     joint: AtomicU64,
+    /// See [`Copies::attach_refused`].
     attach_refused: AtomicU64,
 }
 

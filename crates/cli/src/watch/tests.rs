@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ripstop_core::status::{
-    Count, Endpoint, Peer, PeerState, Snapshot, Traffic, Wait, WaitKind, Ways,
-};
+use ripstop_core::provider::Copied;
+use ripstop_core::status::{Endpoint, Peer, PeerState, Snapshot, Traffic, Wait, WaitKind, Ways};
 use ripstop_os::ProcStat;
 
 use super::follow::{Cause, Way, follow};
@@ -78,10 +77,7 @@ fn process(rank: u32, activity: Activity, waits: Vec<Wait>) -> Process {
 
 /// A connection of a process with that rank, as another one shows it.
 fn peer(rank: u32, silence: Option<u64>) -> Peer {
-    let none = Count {
-        payloads: 0,
-        bytes: 0,
-    };
+    let none = Copied::default();
     Peer {
         endpoint: 1,
         name: format!("fi_shm://{rank}"),
@@ -93,7 +89,7 @@ fn peer(rank: u32, silence: Option<u64>) -> Peer {
         ways: Ways {
             stream: none,
             mapped: none,
-            attached: none,
+            attach: none,
         },
         queued: 0,
         unexpected: 0,

@@ -7,7 +7,8 @@ use anyhow::Result;
 use clap::Args;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
-use ripstop_core::status::{Count, Counter, Peer, PeerState, Snapshot, Traffic, Ways};
+use ripstop_core::provider::Copied;
+use ripstop_core::status::{Counter, Peer, PeerState, Snapshot, Traffic, Ways};
 use serde_json::{Value, json};
 
 use super::process::{self, Activity, Domain, Process};
@@ -317,7 +318,7 @@ fn ways(ways: &Ways) -> Vec<String> {
     let all = [
         ("by the stream", ways.stream),
         ("by mapped regions", ways.mapped),
-        ("by cross-memory attach", ways.attached),
+        ("by cross-memory attach", ways.attach),
     ];
     let used = all.into_iter().filter(|(_, count)| count.payloads > 0);
     used.map(|(name, count)| format!("{name}: {} of {} B", count.payloads, count.bytes))
@@ -325,11 +326,11 @@ fn ways(ways: &Ways) -> Vec<String> {
 }
 
 fn ways_json(ways: &Ways) -> Value {
-    let copied = |count: Count| json!({ "payloads": count.payloads, "bytes": count.bytes });
+    let copied = |way: Copied| json!({ "payloads": way.payloads, "bytes": way.bytes });
     json!({
         "stream": copied(ways.stream),
         "mapped": copied(ways.mapped),
-        "attached": copied(ways.attached),
+        "attached": copied(ways.attach),
     })
 }
 

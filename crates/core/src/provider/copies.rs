@@ -2,7 +2,7 @@
 
 use core::{fmt, ops};
 
-/// Payloads of one way.
+/// Payloads that were copied, by one way or some of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// How many.

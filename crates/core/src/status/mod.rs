@@ -9,6 +9,8 @@ pub use field::Malformed;
 
 use field::{Field, Input, fieldless, record};
 
+use crate::provider::Copied;
+
 /// The most bytes that a snapshot has.
 pub const MAX_SNAPSHOT: usize = 60 << 10;
 
@@ -127,17 +129,6 @@ record! {
 }
 
 record! {
-    /// Payloads and their bytes.
-    #[derive(Copy)]
-    pub struct Count {
-        /// How many.
-        pub payloads: u64,
-        /// Their bytes in all.
-        pub bytes: u64,
-    }
-}
-
-record! {
     /// A counter (`fi_cntr(3)`).
     #[derive(Copy)]
     pub struct Counter {
@@ -162,15 +153,30 @@ record! {
 }
 
 record! {
-    /// By which way long payloads went; in a connection all of them, in a domain where there are several ways.
+    /// By which way long payloads went, those that [`Copies`](crate::provider::Copies) counts; in a connection all of
+    /// them, in a domain where there are several ways.
     #[derive(Copy)]
     pub struct Ways {
         /// Through a ring or socket.
-        pub stream: Count,
+        pub stream: Copied,
         /// Through memory that both sides map.
-        pub mapped: Count,
-        /// By access to the memory of the other process.
-        pub attached: Count,
+        pub mapped: Copied,
+        /// By cross-memory attach.
+        pub attach: Copied,
+    }
+}
+
+impl Field for Copied {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.payloads.put(out);
+        self.bytes.put(out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            payloads: Field::take(input)?,
+            bytes: Field::take(input)?,
+        })
     }
 }
 

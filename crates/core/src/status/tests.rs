@@ -16,15 +16,12 @@ fn peer(name: &str) -> Peer {
             received: 2,
         }),
         ways: Ways {
-            stream: Count {
+            stream: Copied {
                 payloads: 3,
                 bytes: 4,
             },
-            mapped: Count {
-                payloads: 0,
-                bytes: 0,
-            },
-            attached: Count {
+            mapped: Copied::default(),
+            attach: Copied {
                 payloads: 8,
                 bytes: 9,
             },

@@ -246,12 +246,12 @@ impl DirectAccess<ShmLink> for RingDirect {
         let Some(rings) = link.rings.get() else {
             return LinkCopies::default();
         };
-        let mut attached = Copied::default();
-        rings.with_attach(|attach| attached = attach.copied().0);
+        let mut by_attach = Copied::default();
+        rings.with_attach(|attach| by_attach = attach.copied().0);
         LinkCopies {
             in_place: rings.sent_in_place.read(),
             mapped: rings.mapped.read(),
-            attached,
+            attach: by_attach,
         }
     }
 }

@@ -114,7 +114,7 @@ pub struct LinkCopies {
     /// Copied from or to regions of the peer that are mapped here.
     pub mapped: Copied,
     /// Copied from or to the memory of the peer by cross-memory attach.
-    pub attached: Copied,
+    pub attach: Copied,
 }
 
 /// Not supported.

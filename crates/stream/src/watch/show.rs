@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ripstop_core::provider::Copied;
 use ripstop_core::status::{
-    Count, Counter, Endpoint, MAX_OBJECTS, MAX_PEERS, MAX_WAITS, Peer, PeerState, Queue, Snapshot,
+    Counter, Endpoint, MAX_OBJECTS, MAX_PEERS, MAX_WAITS, Peer, PeerState, Queue, Snapshot,
     Traffic, Ways,
 };
 use ripstop_engine::id::{ConnId, CqId, EpId};
@@ -17,13 +16,6 @@ use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
 use crate::transport::{DirectOf, Transport};
 use crate::watch::found::Found;
-
-const fn count(copied: Copied) -> Count {
-    Count {
-        payloads: copied.payloads,
-        bytes: copied.bytes,
-    }
-}
 
 /// The protocol of long messages in words.
 fn protocol(long: LongMessages) -> String {
@@ -66,9 +58,9 @@ impl<T: Transport> State<T> {
             counters.push(Counter { id, value, errors });
         });
         let ways = self.copies().map(|copies| Ways {
-            stream: count(copies.ring),
-            mapped: count(copies.mapped),
-            attached: count(copies.attach),
+            stream: copies.ring,
+            mapped: copies.mapped,
+            attach: copies.attach,
         });
         Snapshot {
             provider: T::NAME.to_owned(),
@@ -181,9 +173,9 @@ impl<T: Transport> State<T> {
                 received: traffic.received,
             }),
             ways: Ways {
-                stream: count(self.long_queued(id) + copied.in_place),
-                mapped: count(copied.mapped),
-                attached: count(copied.attached),
+                stream: self.long_queued(id) + copied.in_place,
+                mapped: copied.mapped,
+                attach: copied.attach,
             },
             queued: pending.unsent,
             unexpected: pending.unexpected,
