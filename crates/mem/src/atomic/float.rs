@@ -59,7 +59,18 @@ fn apply_complex<T: Number>(op: AtomicOp, operand: &[u8], compare: &[u8], target
             }
             b
         }
-        _ => return,
+        // Nothing to compute, or not defined on complex numbers ([`AtomicOp::acts_on`]).
+        AtomicOp::AtomicRead
+        | AtomicOp::Min
+        | AtomicOp::Max
+        | AtomicOp::Bor
+        | AtomicOp::Band
+        | AtomicOp::Bxor
+        | AtomicOp::CswapLe
+        | AtomicOp::CswapLt
+        | AtomicOp::CswapGe
+        | AtomicOp::CswapGt
+        | AtomicOp::Mswap => return,
     };
     re.put(target);
     im.put(target.get_mut(half..).unwrap_or(&mut []));

@@ -66,7 +66,8 @@ pub(super) use numbers;
 
 numbers! { 0 1 wrapping_add wrapping_sub wrapping_mul: i8 u8 i16 u16 i32 u32 i64 u64 i128 u128 }
 
-/// [`apply`](super::compute::apply) for any number, without the bitwise operations.
+/// [`apply`](super::compute::apply) for any number, without the bitwise operations, which leave it as it is. Every
+/// operation is named, so that a new one does not compile before it is computed.
 #[inline]
 pub(super) fn apply_number<T: Number>(
     op: AtomicOp,
@@ -83,9 +84,24 @@ pub(super) fn apply_number<T: Number>(
             from_bool(combine_truth(op, is_true(t), is_true(b)))
         }
         AtomicOp::AtomicWrite => b,
-        AtomicOp::Min | AtomicOp::Max if replaces_target(op, b.order(t)) => b,
-        _ if op.takes_comparison() && replaces_target(op, T::get(compare).order(t)) => b,
-        _ => return,
+        AtomicOp::Min | AtomicOp::Max => match replaces_target(op, b.order(t)) {
+            true => b,
+            false => return,
+        },
+        AtomicOp::Cswap
+        | AtomicOp::CswapNe
+        | AtomicOp::CswapLe
+        | AtomicOp::CswapLt
+        | AtomicOp::CswapGe
+        | AtomicOp::CswapGt => match replaces_target(op, T::get(compare).order(t)) {
+            true => b,
+            false => return,
+        },
+        AtomicOp::AtomicRead
+        | AtomicOp::Bor
+        | AtomicOp::Band
+        | AtomicOp::Bxor
+        | AtomicOp::Mswap => return,
     };
     new.put(target);
 }
