@@ -95,7 +95,8 @@ fn what_is_not_there_is_an_error_with_advice() {
         ),
         (&["-e", "rdm", "no.such.name.invalid"], "does not resolve"),
         (&["-e", "dgram"], "give -e rdm or -e msg"),
-        (&["-e", "rdm", "-p", "nope"], "name this provider"),
+        (&["-e", "rdm", "-p", "nope"], "no provider is named nope"),
+        (&["-p", "nope"], "shm, "),
         (&["-e", "rdm", "-6", "127.0.0.1"], "leave out -6"),
     ] {
         let output = pingpong(options).output().expect("it starts");

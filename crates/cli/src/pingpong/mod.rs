@@ -18,6 +18,7 @@ use anyhow::{Result, bail};
 use clap::Parser as _;
 use ripstop_core::hints::Request;
 use ripstop_core::provider::Provider;
+use ripstop_core::registry::Refusal;
 use ripstop_core::{Address, Hints, Info};
 use ripstop_types::{EpType, Errno, Version};
 
@@ -83,6 +84,22 @@ fn find(hints: &Hints) -> Result<Info> {
         },
         Err(none) => none,
     };
+    let is_other = |(_, why): &(String, Refusal)| matches!(why, Refusal::NotAsked(_));
+    if let Some((_, Refusal::NotAsked(asked))) = none.refusals.first()
+        && none.refusals.iter().all(is_other)
+    {
+        let mut names: Vec<&str> = none
+            .refusals
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        names.dedup();
+        eprintln!(
+            "error: no provider is named {asked}: give one of {} to -p",
+            names.join(", ")
+        );
+        return Err(Told::from(none.errno).into());
+    }
     eprintln!("error: fi_getinfo: {none}");
     if hints
         .ep
