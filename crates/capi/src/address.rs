@@ -64,13 +64,13 @@ impl<'a> AddressIn<'a> {
         // SAFETY: an address of this format, as `from_c` was promised, so a socket address has a
         // family.
         let size = unsafe { size_of_address(raw, at, None) }.ok_or(Errno::EINVAL)?;
-        // SAFETY: an address of this format has so many bytes.
+        // SAFETY: an address of this format has that many bytes.
         Ok(unsafe { slice::from_raw_parts(at, size) })
     }
 }
 
 arguments! {
-    /// An address that a call is given with its length: null, or so many bytes, if they are no more than
+    /// An address that a call is given with its length: null, or that many bytes, if they are no more than
     /// [`MOST_ADDRESS`].
     pub(crate) struct AddressOfLen { at: *mut c_void, len: usize }
 }
@@ -90,7 +90,7 @@ impl AddressOfLen<'_> {
                 Errno::EINVAL,
             ));
         }
-        // SAFETY: not null and not too long, and then so many bytes: `from_c` was promised that.
+        // SAFETY: not null and not too long, and then that many bytes: `from_c` was promised that.
         let bytes = unsafe { slice::from_raw_parts(self.at.cast_const().cast::<u8>(), self.len) };
         Address::from_bytes(format, bytes).map_err(|_| Errno::EINVAL)
     }

@@ -13,7 +13,7 @@ use crate::edge::{Arg, Arg2, Arg3, Array, Pointer, arguments};
 use crate::errno;
 
 arguments! {
-    /// Memory that a call reads: null, or so many bytes; what is posted may be read until it completes.
+    /// Memory that a call reads: null, or that many bytes; what is posted may be read until it completes.
     #[derive(Clone, Copy)]
     pub(crate) struct Src { at: *const c_void, len: usize }
 }
@@ -47,7 +47,7 @@ impl<'a> Src<'a> {
         if self.at.is_null() {
             return nothing(self.len);
         }
-        // SAFETY: so many bytes that may be read until the transfer completes: `from_c` was
+        // SAFETY: that many bytes that may be read until the transfer completes: `from_c` was
         // promised that of memory that is not null.
         Ok(unsafe { UserBuf::from_const(self.at.cast(), self.len) })
     }
@@ -64,7 +64,7 @@ impl<'a> Src<'a> {
                 let why = "the length is more than memory can hold";
                 Err(errno::refused("a control call", why, Errno::EINVAL))
             }
-            // SAFETY: not null, and then so many bytes: `from_c` was promised that.
+            // SAFETY: not null, and then that many bytes: `from_c` was promised that.
             (false, len) => Ok(unsafe { slice::from_raw_parts(self.at.cast(), len) }),
         }
     }
@@ -81,7 +81,7 @@ fn nothing(len: usize) -> Result<UserBuf> {
 }
 
 arguments! {
-    /// Memory that a call writes: null, or so many bytes; what is posted may be written until it
+    /// Memory that a call writes: null, or that many bytes; what is posted may be written until it
     /// completes.
     #[derive(Clone, Copy)]
     pub(crate) struct Dst { at: *mut c_void, len: usize }
@@ -93,7 +93,7 @@ impl Dst<'_> {
     #[inline(always)]
     pub(crate) fn room(self) -> UserBuf {
         let room = if self.at.is_null() { 0 } else { self.len };
-        // SAFETY: nothing, or so many bytes that may be written until the transfer completes:
+        // SAFETY: nothing, or that many bytes that may be written until the transfer completes:
         // `from_c` was promised that of memory that is not null.
         unsafe { UserBuf::from_raw(self.at.cast(), room) }
     }
@@ -106,7 +106,7 @@ impl Dst<'_> {
         if self.at.is_null() && self.len != 0 {
             return Err(errno::missing("a data transfer", "a result with a length"));
         }
-        // SAFETY: nothing, or so many bytes that may be written until the transfer completes:
+        // SAFETY: nothing, or that many bytes that may be written until the transfer completes:
         // `from_c` was promised that of memory that is not null.
         Ok(unsafe { UserBuf::from_raw(self.at.cast(), self.len) })
     }

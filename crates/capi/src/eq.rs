@@ -188,7 +188,7 @@ impl ErrorEntry<'_> {
             && !entry.err_data.is_null();
         let buffer = brought.then_some((entry.err_data.cast(), entry.err_data_size));
         let kept = &mut this.kept.lock().err_data;
-        // SAFETY: `from_c` was promised so many bytes of entries of this version.
+        // SAFETY: `from_c` was promised that many bytes of entries of this version.
         let (err_data, err_data_size) =
             unsafe { error_entry::give_data(error.err_data.as_slice(), buffer, kept) };
         *entry = abi::fi_eq_err_entry {

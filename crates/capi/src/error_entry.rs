@@ -51,11 +51,11 @@ impl ErrorEntry<'_> {
         kept: &Mutex<Vec<u8>>,
     ) {
         let buffer = self.buffer(api);
-        // SAFETY: `from_c` was promised so many bytes of entries of this version.
+        // SAFETY: `from_c` was promised that many bytes of entries of this version.
         let err_data = unsafe { give_data(data, buffer, &mut kept.lock()) };
         let entry = entry(error, err_data);
         let (from, to) = (ptr::from_ref(&entry).cast::<u8>(), self.at.cast::<u8>());
-        // SAFETY: both have so many bytes: ours is whole, and `from_c` was promised it of the
+        // SAFETY: both have that many bytes: ours is whole, and `from_c` was promised it of the
         // caller's.
         unsafe { ptr::copy_nonoverlapping(from, to, entry_size(api)) };
     }

@@ -112,7 +112,7 @@ impl<'a> Objects<'a> {
     /// [`Errno::EINVAL`] for a negative count, or null with a count.
     fn get(self) -> Result<impl Iterator<Item = AnyFid<'a>>> {
         let count = usize::try_from(self.count).map_err(|_| Errno::EINVAL)?;
-        // SAFETY: null or so many objects, as `from_c` was promised.
+        // SAFETY: null or that many objects, as `from_c` was promised.
         let fids = unsafe { Array::new(self.at, count) };
         let fids = fids.get().ok_or_else(|| missing("fi_trywait", "fids"))?;
         // SAFETY: null or an open object, as `from_c` was promised of each.

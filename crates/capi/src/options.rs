@@ -76,7 +76,7 @@ impl Value<'_> {
 }
 
 arguments! {
-    /// What `fi_setopt` reads: null, or so many bytes.
+    /// What `fi_setopt` reads: null, or that many bytes.
     pub(crate) struct Given { at: *const c_void, len: usize }
 }
 

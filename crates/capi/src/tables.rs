@@ -56,7 +56,7 @@ fn not_ours() {
     );
 }
 
-/// Functions with so many arguments, and with fewer.
+/// Functions with as many arguments as there are names, and with each smaller number of them.
 macro_rules! slots {
     () => {};
     ($first:ident $($arg:ident)*) => {

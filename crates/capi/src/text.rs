@@ -51,7 +51,7 @@ impl Text {
 }
 
 arguments! {
-    /// Where a call writes text: null, or so many bytes.
+    /// Where a call writes text: null, or that many bytes.
     pub(crate) struct TextOut { at: *mut c_char, len: usize }
 }
 

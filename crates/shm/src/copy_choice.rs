@@ -52,20 +52,20 @@ const MAX_BETWEEN_TRIALS: u32 = 1024;
 /// Measurements of a way before it counts. The first ones often hold page faults.
 const MIN_SAMPLES: u8 = 4;
 
-/// Measurements over which the average is taken, about.
+/// Measurements over which the average is taken, roughly: each counts as an eighth of it.
 const AVERAGED: u32 = 8;
 
-/// One of so many copies by attach is timed once the cost of its class is known: with all of them timed, and the check of
-/// the process, the clock was 8 % of the time of 8 KiB.
+/// Once the cost of its class is known, every 8th copy by attach is timed: with all of them timed, and the check of the
+/// process, the clock was 8 % of the time of 8 KiB.
 const COPIES_PER_TIMED: u32 = 8;
 
-/// A way is given up for the other where that is faster by this part of its cost.
+/// A way is given up for the other where that is faster by more than one 16th of its cost.
 const MARGIN: u32 = 16;
 
 /// Measurements of another kind after which those of one kind do not count any more.
 const OTHERS_UNTIL_STALE: u8 = 64;
 
-/// A copy from the ring or to it came right behind the one before, if the time between the two is at most so many
+/// A copy from the ring or to it came right behind the one before, if the time between the two is at most this many
 /// times that of the copy. A writer may wait for room for [`CREDIT_BYTES`] at once.
 const MAX_GAP_COPIES: u32 = 4;
 
@@ -392,7 +392,7 @@ mod tests {
 
     const KIB: u64 = 1024;
 
-    /// Transfers of a length, of which the two ways take so many nanoseconds, as a receiver makes them.
+    /// Transfers of a length, of which the two ways take this many nanoseconds, as a receiver makes them.
     fn run(choice: &mut CopyChoice, len: u64, ring: u64, attach: u64, count: u32) -> u32 {
         let mut by_ring = 0;
         for _ in 0..count {

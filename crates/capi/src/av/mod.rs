@@ -200,7 +200,7 @@ fn insertion<'a, D: Domain>(
     done.unwrap_or_else(fail)
 }
 
-/// Inserts so many nodes and services from these on.
+/// Inserts `nodes` nodes from `node` on, each with `services` services from `service` on.
 fn insert_named<D: Domain>(
     this: This<'_, AvBody<D>>,
     (node, nodes): (Option<&CStr>, usize),

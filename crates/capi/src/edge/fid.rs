@@ -134,7 +134,7 @@ impl AnyFid<'_> {
         // SAFETY: the type of this operation.
         let tostr = unsafe { self.operation::<Tostr>(offset_of!(abi::fi_ops, tostr)) }?;
         let mut buf = vec![0_u8; TEXT];
-        // SAFETY: an open object, and a buffer of so many bytes that holds an empty string.
+        // SAFETY: an open object, and a buffer of that many bytes that holds an empty string.
         let result = unsafe { tostr(self.fid, buf.as_mut_ptr().cast(), buf.len()) };
         (result == 0).then_some(buf)
     }

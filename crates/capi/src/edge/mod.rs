@@ -69,7 +69,7 @@ pub(crate) trait Arg3: Sized {
 ///
 /// `[D: Domain]` are the type parameters of all functions of one call of the macro. An argument is
 /// `name: Type`, where `Type` is an [`Arg`] and decides the C type, or `name: Type(a, b)` or
-/// `name: Type(a, b, c)` for an [`Arg2`] or [`Arg3`] that takes so many C arguments; what stands in
+/// `name: Type(a, b, c)` for an [`Arg2`] or [`Arg3`] that takes as many C arguments; what stands in
 /// the parentheses only names them for the reader. Exported functions say the C types as well, after
 /// `as`, because callers in Rust see them; `name as CType` is passed on as it is.
 macro_rules! trampolines {

@@ -246,7 +246,7 @@ impl<'a, T> Array<'a, T> {
         }
         Some(match self.count {
             0 => &[],
-            // SAFETY: not null, and then so many elements: `new` was promised that.
+            // SAFETY: not null, and then that many elements: `new` was promised that.
             count => unsafe { slice::from_raw_parts(self.at, count) },
         })
     }

@@ -44,7 +44,7 @@ impl What {
             .ok_or(Errno::EOPNOTSUPP)
     }
 
-    /// Bytes of so many elements.
+    /// Bytes of `count` elements.
     fn len(self, count: usize) -> Result<usize> {
         count.checked_mul(self.datatype.size()).ok_or(Errno::EINVAL)
     }

@@ -15,7 +15,7 @@ use crate::errno;
 use crate::object::pointer;
 
 arguments! {
-    /// The buffer of a read: null, or so many bytes.
+    /// The buffer of a read: null, or that many bytes.
     #[derive(Clone, Copy)]
     pub(super) struct Buffer { at: *mut c_void, len: usize }
 }
@@ -32,7 +32,7 @@ impl Buffer<'_> {
         }
         let left = self.len.checked_sub(size_of::<T>());
         let fits = data.len().min(left.ok_or(Errno::ETOOSMALL)?);
-        // SAFETY: not null, and so many bytes that there is room for the entry.
+        // SAFETY: not null, and enough bytes for the entry.
         unsafe { self.at.cast::<T>().write_unaligned(entry) };
         let rest = self.at.cast::<u8>().wrapping_add(size_of::<T>());
         // SAFETY: `fits` bytes are left behind the entry, and they are not ours.

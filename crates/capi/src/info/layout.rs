@@ -198,7 +198,7 @@ impl<P: Pointer<Target = abi::fi_info>> InfoIn<'_, P> {
 /// `pointer` is null or points to `size` bytes of a `T`.
 unsafe fn adopt<T: Copy + Default>(pointer: &mut *mut T, home: &mut T, size: usize) {
     if !pointer.is_null() {
-        // SAFETY: not null, and then so many bytes, by the contract of this function.
+        // SAFETY: not null, and then that many bytes, by the contract of this function.
         *home = unsafe { widen(*pointer, size) };
         *pointer = home;
     }

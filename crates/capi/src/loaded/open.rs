@@ -83,7 +83,7 @@ unsafe fn copied(ops: *const abi::fi_ops) -> Option<abi::fi_ops> {
     if size <= offset_of!(abi::fi_ops, close) {
         return None;
     }
-    // SAFETY: so many bytes are the table's, and zeros are no operations.
+    // SAFETY: that many bytes are the table's, and zeros are no operations.
     let mut copy: abi::fi_ops = unsafe { widen(ops, size) };
     copy.size = size;
     Some(copy)

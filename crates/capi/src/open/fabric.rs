@@ -103,7 +103,7 @@ impl OldAttr<'_> {
         if self.at.is_null() {
             return None;
         }
-        // SAFETY: not null, and then so many bytes, as `from_c` was promised.
+        // SAFETY: not null, and then that many bytes, as `from_c` was promised.
         let mut wide = unsafe { widen(self.at, FABRIC_1_0) };
         wide.api_version = Version::new(1, 0).0;
         Some(WideAttr(wide))

@@ -28,7 +28,7 @@ pub(crate) unsafe fn printed(format: u32, addr: *const u8, len: Option<usize>) -
         // SAFETY: text that ends by itself or after `len` bytes, by the contract of this function.
         return Some(unsafe { string(addr, len) });
     }
-    // SAFETY: so many bytes, or an address of this format, so that a socket address has a family.
+    // SAFETY: that many bytes, or an address of this format, so that a socket address has a family.
     let size = unsafe { size_of_address(format, addr, len) }?;
     if len.is_some_and(|len| len < size) {
         return None;
@@ -46,7 +46,7 @@ pub(crate) unsafe fn printed(format: u32, addr: *const u8, len: Option<usize>) -
 
 /// The bytes of an address as text, as [`printed`] has them.
 pub(super) fn bytes(format: u32, bytes: &[u8]) -> Option<Text> {
-    // SAFETY: so many bytes.
+    // SAFETY: that many bytes.
     unsafe { printed(format, bytes.as_ptr(), Some(bytes.len())) }
 }
 
@@ -57,7 +57,7 @@ unsafe fn string(addr: *const u8, len: Option<usize>) -> Text {
     let mut text = Text::default();
     match len {
         Some(len) => {
-            // SAFETY: so many bytes, by the contract of this function.
+            // SAFETY: that many bytes, by the contract of this function.
             let bytes = unsafe { slice::from_raw_parts(addr, len) };
             text.bytes(bytes.split(|&b| b == 0).next().unwrap_or_default());
         }

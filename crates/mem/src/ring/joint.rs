@@ -168,7 +168,7 @@ impl<J: Joint> JointLeader<J> {
         }
     }
 
-    /// Opens a joint copy of so many parts; the last one [is finished](Self::is_finished).
+    /// Opens a joint copy in `parts` parts. The one before [is finished](Self::is_finished).
     pub fn open(&self, what: J, parts: u8) {
         let number = self.number.load(Relaxed).wrapping_add(1);
         self.number.store(number, Relaxed);

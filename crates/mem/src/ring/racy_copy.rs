@@ -164,7 +164,7 @@ mod x86 {
         }
         let whole = n - n % MAX_COPY_LINE_BYTES;
         for at in (0..whole).step_by(MAX_COPY_LINE_BYTES) {
-            // SAFETY: so many bytes from `at` on are within the `n` bytes.
+            // SAFETY: this many bytes from `at` on are within the `n` bytes.
             unsafe {
                 copy_line(
                     dst.wrapping_add(at),

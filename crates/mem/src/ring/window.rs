@@ -92,7 +92,7 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`] if there are not so many bytes.
+    /// [`RegionError::OutOfBounds`] if there are not this many bytes.
     #[inline]
     pub fn get(&self, off: usize, dst: UserBuf) -> Result<(), RegionError> {
         let (src, n) = (self.check(off, dst.len())?, dst.len());

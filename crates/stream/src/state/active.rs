@@ -16,7 +16,7 @@ const POLL_BUDGET: u32 = 32;
 /// The same after a full poll that left out epoll, since it was asked a moment before.
 const POLL_BUDGET_WITHOUT_EPOLL: u32 = 256;
 
-/// Where epoll reports all that happens, a full poll is due so many [`ticks`](ripstop_os::clock::ticks) after
+/// Where epoll reports all that happens, a full poll is due this many [`ticks`](ripstop_os::clock::ticks) after
 /// the last one (24 to 120 us), however much poll budget is left. Where processes share a
 /// processor and yield it, a few polls may take as long as all that the others do. Not applied
 /// after [`EMPTY_POLLS`].
@@ -29,7 +29,7 @@ pub(crate) const EMPTY_POLLS: u32 = 64;
 /// are not starved while the active ones always have something.
 const FINDS_PER_UNIT: u32 = 64;
 
-/// When 64 successful polls take so many [`ticks`](ripstop_os::clock::ticks) (60 to 300 ms), a full poll
+/// When 64 successful polls take this many [`ticks`](ripstop_os::clock::ticks) (60 to 300 ms), a full poll
 /// is due. Each is then a time slice after the one before, since processes share a processor, and
 /// those that wait to be accepted cannot wait for thousands of them.
 const SLOW_FINDS_TICKS: u32 = 300_000_000;

@@ -56,7 +56,7 @@ const RX_BUFFER: usize = 16 * 1024;
 /// How often deadlines are checked while there are any.
 pub(crate) const TIMER_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Bytes of direct accesses between two calls of progress, or so many small operations.
+/// Bytes of direct accesses between two calls of progress, or this many small operations.
 pub(crate) const DIRECT_BYTES_BUDGET: u32 = 1 << 20;
 
 /// The peers of an address vector.

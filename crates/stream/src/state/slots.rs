@@ -3,7 +3,7 @@
 use ripstop_engine::id::SlotId;
 use ripstop_types::{Errno, Result};
 
-/// Slots of so many bytes are kept for the next one of their size: to give memory of that size
+/// Slots of this many bytes are kept for the next one of their size: to give memory of that size
 /// back and get it anew takes longer than to fill it.
 const REUSED_SLOT_BYTES: std::ops::RangeInclusive<usize> = 16 * 1024..=8 * 1024 * 1024;
 

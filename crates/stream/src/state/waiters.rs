@@ -39,7 +39,7 @@ impl Doorbell for Arc<EventFd> {
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// A queue has so many entries, or an error.
+    /// A queue has this many entries, or an error.
     Cq(CqId, usize),
     /// The counter and its values last seen: of successes, and of errors. Their sum may stay the
     /// same while both change, since a program sets them as it likes.

@@ -227,7 +227,7 @@ impl<T: Transport> State<T> {
 }
 
 impl<T: Transport> EpState<T> {
-    /// Whether operands of so many bytes, and as many to compare with, are copied by the call that
+    /// Whether operands of this many bytes, and as many to compare with, are copied by the call that
     /// posts them: each up to the longest inject, and both as far as the transmit buffer has room.
     pub(crate) const fn injects(&self, operand: u64, compare: u64) -> bool {
         let most = self.inject_atomic as u64;

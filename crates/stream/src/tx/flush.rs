@@ -9,7 +9,7 @@ use crate::transport::link::Link as _;
 use crate::transport::registering::Registering as _;
 use crate::transport::{RegisteringOf, Transport};
 
-/// A message is coalesced for so many [`ticks`](ripstop_os::clock::ticks) at most after the first one of its burst,
+/// A message is coalesced for this many [`ticks`](ripstop_os::clock::ticks) at most after the first one of its burst,
 /// 0.6 to 3 ms: then the next is the first of another burst, so that a program that makes no progress
 /// sends them nevertheless.
 const BURST_TICKS: u32 = 3_000_000;
