@@ -303,16 +303,16 @@ impl FastPath {
         if ep.has_tx {
             // What is counted once the peer has it is noted before it is written.
             if !(ep.counted && ep.tx_flags.intersects(ACKED)) {
-                fast.inject = bound(inject, ep.inject_size);
+                fast.inject_below = bound(inject, ep.inject_size);
             }
-            fast.send = bound(send, ep.max_msg_size);
+            fast.send_below = bound(send, ep.max_msg_size);
         }
         let at_once = InPlaceOf::<T>::SUPPORTED || RegisteringOf::<T>::SUPPORTED;
         if ep.tx_ready && ep.has_rma && !ep.writes_counted && at_once {
-            fast.write = bound(send, ep.max_msg_size);
+            fast.write_below = bound(send, ep.max_msg_size);
         }
         if !ep.tx_flags.intersects(SLOW_SEND_FLAGS) {
-            (fast.plain_send, fast.plain_write) = (fast.send, fast.write);
+            (fast.plain_send_below, fast.plain_write_below) = (fast.send_below, fast.write_below);
         }
         fast
     }

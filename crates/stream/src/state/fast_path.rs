@@ -27,32 +27,32 @@ pub(crate) fn off_fast_path<R>(act: impl FnOnce() -> R) -> R {
     act()
 }
 
-/// What the fast paths of an endpoint need to know.
+/// What the fast paths of an endpoint need to know. A length in bytes ends in `_below`: what is shorter may take the
+/// fast path, and nothing where it is 0. *Plain* operations are those without flags of their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FastPath {
-    /// Injected messages shorter than this many bytes may take it; 0 when none may.
-    pub(crate) inject: usize,
-    /// The same for messages that are sent.
-    pub(crate) send: usize,
-    /// The same for those sent without flags of their own.
-    pub(crate) plain_send: usize,
-    /// Those complete with an entry, and so do writes.
+    /// Of injected messages.
+    pub(crate) inject_below: usize,
+    /// Of messages that are sent.
+    pub(crate) send_below: usize,
+    /// Of plain ones.
+    pub(crate) plain_send_below: usize,
+    /// Plain sends complete with an entry, and so do plain writes.
     pub(crate) send_completes: bool,
-    /// Somebody counts sends.
+    /// A counter counts sends.
     pub(crate) counted: bool,
-    /// Writes shorter than this many bytes may be written at once; 0 when none may, or somebody
-    /// counts them.
-    pub(crate) write: usize,
-    /// From this length on they are copied by attach where that is faster, so they go into memory that is
-    /// mapped or are no longer frequent cases.
+    /// Of writes; 0 where a counter counts them.
+    pub(crate) write_below: usize,
+    /// Of plain ones.
+    pub(crate) plain_write_below: usize,
+    /// The length in bytes from which a write may be copied by attach, where that is faster, so that it is not written
+    /// to the stream before that was tried.
     pub(crate) min_attach: usize,
-    /// The same as `write` for those without flags of their own.
-    pub(crate) plain_write: usize,
     /// Where writes complete.
     pub(crate) write_cq: Place<CqId>,
-    /// Receives without flags of their own are for one message, and name no context.
+    /// Plain receives may take the fast path: they are for one message, and name no context.
     pub(crate) plain_recv: bool,
-    /// Those complete with an entry.
+    /// Plain receives complete with an entry.
     pub(crate) recv_completes: bool,
 }
 

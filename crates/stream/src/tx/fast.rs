@@ -54,10 +54,10 @@ impl<T: Transport> State<T> {
             let mut fast = FastPath::of(state, inject, send, cq);
             fast.min_attach = min_attach;
             if in_packets {
-                fast.inject = fast.inject.min(MAX_COPIED_IN_PACKET + 1);
+                fast.inject_below = fast.inject_below.min(MAX_COPIED_IN_PACKET + 1);
             }
             if in_packets && !RegisteringOf::<T>::SUPPORTED {
-                for limit in [&mut fast.send, &mut fast.plain_send] {
+                for limit in [&mut fast.send_below, &mut fast.plain_send_below] {
                     *limit = (*limit).min(MAX_COPIED_IN_PACKET + 1);
                 }
             }
@@ -93,11 +93,11 @@ impl<T: Transport> State<T> {
         if let Some(state) = self.eps.get(ep) {
             let fast = &state.fast;
             let (limit, completes) = match args.flags {
-                None => (fast.plain_send, fast.send_completes),
+                None => (fast.plain_send_below, fast.send_completes),
                 Some(flags) if flags.intersects(SLOW_SEND_FLAGS) => (0, false),
                 Some(flags) => {
                     let completes = !state.tx_selective || flags.contains(Flags::COMPLETION);
-                    (fast.send, completes)
+                    (fast.send_below, completes)
                 }
             };
             let (noted, id) = (completes || fast.counted, state.route(args.dest));

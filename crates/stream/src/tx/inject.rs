@@ -70,7 +70,7 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         let mut written = 0;
         if let Some(state) = self.eps.get(ep)
-            && buf.len() < state.fast.inject
+            && buf.len() < state.fast.inject_below
         {
             let (counted, id) = (state.fast.counted, state.route(dest));
             // The next progress sends what the kernel holds back; whoever sleeps makes none. A device holds nothing.
@@ -138,7 +138,7 @@ impl<T: Transport> State<T> {
         }
         let counted = state.fast.counted;
         let ack = state.counted && state.tx_flags.intersects(ACKED);
-        if written == 0 && buf.len() < state.fast.inject {
+        if written == 0 && buf.len() < state.fast.inject_below {
             let id = self.route(ep, dest, true)?;
             self.admit_silent(id)?;
             match self.send_now::<true>(Some(id), kind, buf, data, false) {

@@ -60,7 +60,7 @@ impl<T: Transport> State<T> {
         context: Option<Context>,
     ) -> bool {
         if let Some(state) = self.eps.get(ep)
-            && buf.len() < state.fast.plain_write
+            && buf.len() < state.fast.plain_write_below
             && buf.len() as u64 == to.len
             && let id = state.route(peer)
             && let Some(connection) = self.connections.find(id)
@@ -127,7 +127,7 @@ impl<T: Transport> State<T> {
             return false;
         };
         let given = call.flags.unwrap_or(state.tx_flags);
-        let fits = buf.len() < state.fast.write && buf.len() as u64 == to.len;
+        let fits = buf.len() < state.fast.write_below && buf.len() as u64 == to.len;
         if !fits || given.intersects(SLOW_SEND_FLAGS) {
             return false;
         }
@@ -283,7 +283,7 @@ impl<T: Transport> State<T> {
             return false;
         };
         let id = state.route(peer);
-        let fits = buf.len() < state.fast.plain_write && buf.len() as u64 == to.len;
+        let fits = buf.len() < state.fast.plain_write_below && buf.len() as u64 == to.len;
         let done = fits && !self.is_mapped(id) && self.write_in_place(id, buf, to);
         if done {
             self.wake_any_waiters();
