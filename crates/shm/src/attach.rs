@@ -69,7 +69,7 @@ const MAX_GET_BYTES: u64 = 64 << 20;
 /// Local segments of one operation, at most.
 const MAX_SEGMENTS: usize = 4;
 
-/// What one connection knows of a peer whose memory it may access by address.
+/// What one connection knows of a peer whose memory it may access by its address in the peer's process.
 #[derive(Debug)]
 pub(crate) struct Attach {
     poll_status: PeerPollStatus,
@@ -109,6 +109,7 @@ struct RequestBackoff {
     interval: u32,
 }
 
+/// The outcome of the trial, which reads the address probe of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trial {
     Untried,
@@ -157,7 +158,7 @@ impl Attach {
         })
     }
 
-    /// Adds a region that the peer has offered. It replaces one with the same slot or key.
+    /// Adds a region that the peer lets this side access by its address. It replaces one with the same slot or key.
     pub(crate) fn add(&mut self, info: RegionInfo, rights: Rights) {
         self.regions.retain(|(other, _)| other.is_beside(&info));
         self.regions.push((info, rights));
@@ -242,7 +243,7 @@ impl Attach {
         got
     }
 
-    /// As [`get`](Self::get), untimed.
+    /// As [`get`](Self::get), neither timed nor counted.
     ///
     /// That the process is the peer's still is checked behind the payloads: so it was while they were read.
     pub(crate) fn read(
@@ -350,7 +351,7 @@ impl Attach {
         (self.copied.read(), self.joint)
     }
 
-    /// Attach does not work with this peer.
+    /// Gives up attach with this peer, with a line in the log.
     #[cold]
     fn refuse(&mut self, peer: Target<'_>, why: &str) {
         self.trial = Trial::Failed;

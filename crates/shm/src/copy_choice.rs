@@ -342,12 +342,14 @@ impl CopyChoice {
             .max(writes.periods.known())
     }
 
+    /// Chooses the way of every class anew, after what the ring costs has changed.
     fn choose_all(&mut self) {
         for class in 0..CLASSES {
             self.choose(class);
         }
     }
 
+    /// Chooses the way of a class anew, where both ways are known and the other one is clearly faster.
     fn choose(&mut self, class: usize) {
         let (Some(ring), Some(attach)) = (self.ring_cost(), self.attach[class].known()) else {
             return;

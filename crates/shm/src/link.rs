@@ -63,7 +63,7 @@ const UNTIMED_COPIES: u32 = 13;
 /// has left the processor's caches, and each part of it is to be there again.
 const MIN_READ_BYTES: usize = 64 << 10;
 
-/// Bytes that a ring has taken or delivered.
+/// How many bytes a ring has taken or delivered.
 type RingResult = core::result::Result<usize, RingError>;
 
 /// A connection between two endpoints.
@@ -96,11 +96,11 @@ struct Rings {
     copies_until_timed: AtomicU32,
     /// Bytes of long copies from the ring since payloads were copied by attach, up to [`MIN_READ_BYTES`].
     read_since_attach: AtomicUsize,
-    /// What the domain's connections add to.
+    /// Counts of the domain, to which those of this connection are added when it ends.
     copies: Arc<DomainCopies>,
     /// Long payloads that went from the caller's buffer to the ring at once.
     sent_in_place: Tally,
-    /// Those that were copied from or to mapped regions of the peer.
+    /// Long payloads that were copied from or to mapped regions of the peer. What attach has copied is in [`Attach`].
     mapped: Tally,
     /// Keys of this side's regions that the peer has requested.
     requested_keys: Mutex<Vec<u64>>,
@@ -378,6 +378,7 @@ impl Rings {
         }
     }
 
+    /// Calls `change` with the state of attach, unless attach is off or cannot work.
     fn with_attach(&self, change: impl FnOnce(&mut Attach)) {
         if let Some(attach) = &self.attach {
             change(&mut attach.lock());

@@ -21,6 +21,7 @@ pub(crate) const MAX_DIRECT_BYTES: u64 = 64 << 20;
 /// The longest direct atomic in bytes.
 const MAX_DIRECT_ATOMIC: usize = 256;
 
+/// Direct accesses, if all are short, until progress is made: see [`State::note_direct_access`].
 const DIRECT_OPS_BUDGET: u32 = 32;
 
 impl<T: Transport> State<T> {

@@ -18,6 +18,8 @@ use crate::transport::{DirectOf, InPlaceOf, Transport};
 const MAX_READS: u32 = 64;
 
 impl<T: Transport> State<T> {
+    /// Handles what epoll reports of a connection, or the poll of a link that the domain polls itself: handshakes,
+    /// doorbells and records, room to write, and bytes to read.
     pub(crate) fn handle_connection(&mut self, id: ConnId, event: ripstop_os::Event) {
         let Some(connection) = self.connection(id) else {
             return;
@@ -222,6 +224,7 @@ impl<T: Transport> State<T> {
         Ok(true)
     }
 
+    /// A header has arrived in part: its rest has a deadline.
     #[cold]
     fn note_partial(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id) {

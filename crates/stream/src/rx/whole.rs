@@ -200,7 +200,8 @@ fn store_front(write: &Whole<UserBuf>, bytes: &[u8]) -> usize {
     ripstop_mem::store(write.memory.first(write.len), payload)
 }
 
-/// Takes one such message; returns its length in bytes, 0 if it is another case.
+/// Takes one whole small message with a posted receive from the front of `bytes`; returns its length in bytes, 0 if
+/// there is none.
 #[inline(never)]
 fn take_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
     match engine.rx_whole(id, bytes) {
@@ -209,14 +210,14 @@ fn take_whole(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
     }
 }
 
-/// The same on a connection for packets.
+/// As [`take_whole`], on a connection for packets.
 #[inline(never)]
 fn take_whole_packet(engine: &mut Engine<UserBuf>, id: ConnId, bytes: &[u8]) -> usize {
     let whole = engine.rx_whole_packet(id, bytes);
     whole.map_or(0, |whole| place(&whole, bytes))
 }
 
-/// Copies the payload of a message at the front of `bytes`; returns the message's length in bytes.
+/// Copies the payload of a whole message at the front of `bytes` to its receive; returns the message's length in bytes.
 #[inline(always)]
 fn place(whole: &Whole<UserBuf>, bytes: &[u8]) -> usize {
     let end = whole.header_len + whole.len;

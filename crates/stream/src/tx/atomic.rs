@@ -117,6 +117,7 @@ impl<T: Transport> State<T> {
         self.start_atomic(ep, peer, &atomic, false)
     }
 
+    /// Starts an atomic over the stream, once direct access was tried.
     fn start_atomic(
         &mut self,
         ep: EpId,

@@ -67,6 +67,7 @@ impl<T: Transport> State<T> {
         }
     }
 
+    /// Writes what was put off on all connections, and what the kernel held back of them.
     pub(crate) fn flush_dirty(&mut self) {
         while let Some(id) = self.dirty.pop() {
             if let Some(connection) = self.connection(id) {

@@ -304,6 +304,7 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
+    /// Starts a read or write over the stream, once direct access was tried.
     fn start_rma(&mut self, ep: EpId, peer: FiAddr, rma: &Rma<UserBuf>, more: bool) -> Result<()> {
         if let Some(beyond) = key_beyond(rma.remote.as_slice(), RegisteringOf::<T>::MAX_KEY) {
             return Err(refused!(

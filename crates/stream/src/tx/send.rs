@@ -95,6 +95,8 @@ impl<T: Transport> State<T> {
         Ok((send, given))
     }
 
+    /// Posts a message as the engine takes it: finds the connection, has the engine plan it, and carries the plan out.
+    /// Of the message `written` bytes are with the kernel already.
     #[inline]
     pub(crate) fn post(
         &mut self,
@@ -161,6 +163,7 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
+    /// Does what the engine has planned for a message: defers it, or puts it into the transmit buffer and writes it.
     #[inline]
     fn carry_out(
         &mut self,
