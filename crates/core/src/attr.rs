@@ -165,6 +165,20 @@ pub struct DomainAttr {
     pub max_err_cntr_value: u64,
 }
 
+impl DomainAttr {
+    /// For hints: this threading level, control operations and data transfers that are driven alike, and no other
+    /// preference.
+    #[must_use]
+    pub fn driven(threading: Threading, progress: Progress) -> Self {
+        Self {
+            threading,
+            control_progress: progress,
+            progress,
+            ..Self::default()
+        }
+    }
+}
+
 /// Fabric attributes (`struct fi_fabric_attr`, man page `fi_fabric(3)`).
 ///
 /// In [`Hints`](crate::Hints), zero and `None` mean no preference.

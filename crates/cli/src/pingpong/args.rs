@@ -115,11 +115,8 @@ impl Args {
             }),
             domain: Some(DomainAttr {
                 name: self.domain.clone(),
-                threading: Threading::Domain,
-                progress: Progress::Manual,
-                control_progress: Progress::Manual,
                 mr_mode: MrMode::LOCAL | MrMode::ALLOCATED | MrMode::PROV_KEY | MrMode::VIRT_ADDR,
-                ..DomainAttr::default()
+                ..DomainAttr::driven(Threading::Domain, Progress::Manual)
             }),
             fabric: Some(FabricAttr {
                 name: self.fabric.clone(),

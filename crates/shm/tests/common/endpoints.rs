@@ -47,12 +47,7 @@ pub(crate) fn info_for(
 ) -> Info {
     let hints = Hints {
         caps,
-        domain: Some(DomainAttr {
-            threading,
-            progress,
-            control_progress: progress,
-            ..DomainAttr::default()
-        }),
+        domain: Some(DomainAttr::driven(threading, progress)),
         ..Hints::default()
     };
     let request = Request {

@@ -26,11 +26,8 @@ fn info(provider: &TcpProvider, domain: u32, tx: u32, node: &str) -> Option<Info
             ..TxAttr::default()
         }),
         domain: Some(DomainAttr {
-            threading: Threading::Domain,
-            progress: Progress::Manual,
-            control_progress: Progress::Manual,
             tclass: domain,
-            ..DomainAttr::default()
+            ..DomainAttr::driven(Threading::Domain, Progress::Manual)
         }),
         ..Hints::default()
     };

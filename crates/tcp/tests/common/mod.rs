@@ -18,12 +18,7 @@ pub(crate) fn hints(
             ep_type,
             ..EpAttr::default()
         }),
-        domain: Some(DomainAttr {
-            threading,
-            progress,
-            control_progress: progress,
-            ..DomainAttr::default()
-        }),
+        domain: Some(DomainAttr::driven(threading, progress)),
         ..Hints::default()
     }
 }
