@@ -161,7 +161,7 @@ pub(crate) fn create_shared_memory(label: &str, len: usize) -> Result<MemFd> {
         fi_warn_sparse!(
             NAME,
             Subsys::Domain,
-            "no memory of {len} bytes to create_shared_memory with peers ({error}); {advice}"
+            "no memory of {len} bytes to share with peers ({error}); {advice}"
         );
     })
 }

@@ -233,7 +233,7 @@ struct Settling {
 }
 
 impl Settling {
-    /// For an operation of this length, behind so many bytes.
+    /// For an operation of `len` bytes, behind `under_way` bytes on its connection.
     fn new(now: Duration, len: u64, under_way: u64) -> Self {
         let max_pause = MIN_SETTLE_PAUSE + Duration::from_nanos(len / 2);
         Self {
