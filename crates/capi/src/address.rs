@@ -13,8 +13,8 @@ use crate::errno::{self, code, fail};
 use crate::text::Text;
 use crate::tostr::address::{printed, size_of_address};
 
-/// Longer than any address: a length that is none is found before that many bytes are read.
-pub(crate) const MOST_ADDRESS: usize = 4096;
+/// More bytes than any address has: a length above it is refused before that many bytes are read.
+pub(crate) const MAX_ADDRESS_BYTES: usize = 4096;
 
 arguments! {
     /// An address that a call is given without its length, which the format and the family tell
@@ -71,7 +71,7 @@ impl<'a> AddressIn<'a> {
 
 arguments! {
     /// An address that a call is given with its length: null, or that many bytes, if they are no more than
-    /// [`MOST_ADDRESS`].
+    /// [`MAX_ADDRESS_BYTES`].
     pub(crate) struct AddressOfLen { at: *mut c_void, len: usize }
 }
 
@@ -82,7 +82,7 @@ impl AddressOfLen<'_> {
         if self.at.is_null() {
             return Err(errno::missing("a call that takes an address", "addr"));
         }
-        if self.len > MOST_ADDRESS {
+        if self.len > MAX_ADDRESS_BYTES {
             let why = "no address is as long as addrlen";
             return Err(errno::refused(
                 "a call that takes an address",

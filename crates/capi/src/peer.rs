@@ -29,27 +29,30 @@ use context::table_of;
 use owner::RxEntry;
 pub(crate) use receive::SrxOwner;
 
-/// Entries taken from a queue of ours before they are told.
-const BATCH: usize = 16;
-/// How often that is done at most in one call.
-const ROUNDS: usize = 16;
+/// Entries that are taken from a queue of ours at once, before the owner is told of them.
+const MAX_ENTRIES_AT_ONCE: usize = 16;
 
-/// An entry on its way.
+/// How often entries are taken in one call, so that a program that reads its queue gets back.
+const MAX_READS: usize = 16;
+
+/// What the owner of a queue is told.
 pub(crate) enum Entry {
+    /// A completion.
     Done(Completion),
+    /// An error, with the bytes that describe it.
     Failed(CompletionError, Vec<u8>),
     /// The end of something that is not reported.
     Quiet,
 }
 
-/// An entry that the owner has not taken yet.
-pub(crate) struct Late {
+/// An entry of which the owner was not told yet, or that it did not take.
+pub(crate) struct Untold {
     entry: Entry,
     /// The receive that it is the end of.
     of: Option<(Weak<dyn Driven>, usize)>,
 }
 
-impl Late {
+impl Untold {
     /// An entry that is the end of no such receive.
     const fn plain(entry: Entry) -> Self {
         Self { entry, of: None }
@@ -62,7 +65,7 @@ pub(crate) trait Driven: Send + Sync {
     fn ask(&self);
 
     /// Adds what has ended to what the owner of the queue is to be told.
-    fn collect(&self, late: &mut VecDeque<Late>);
+    fn collect(&self, untold: &mut VecDeque<Untold>);
 
     /// The owner was told of the end of the receive with this number.
     fn release(&self, number: usize);
@@ -107,7 +110,7 @@ pub(crate) struct CqOwner {
     write: Write,
     write_error: WriteErr,
     /// Taken from our queue and not yet told.
-    late: Mutex<VecDeque<Late>>,
+    untold: Mutex<VecDeque<Untold>>,
     /// The receive contexts that a read drives.
     driven: WeakList<dyn Driven>,
 }
@@ -139,7 +142,7 @@ impl CqOwner {
             cq,
             write: ops.write.ok_or(Errno::EINVAL)?,
             write_error: ops.writeerr.ok_or(Errno::EINVAL)?,
-            late: Mutex::default(),
+            untold: Mutex::default(),
             driven: WeakList::default(),
         }))
     }
@@ -156,10 +159,10 @@ impl CqOwner {
     /// [`Errno::EAGAIN`] when nothing was told, and those of the queue.
     pub(crate) fn forward(&self, cq: &impl CompletionQueue) -> Result<usize> {
         // Another thread does the work already.
-        let mut late = self.late.try_lock().ok_or(Errno::EAGAIN)?;
+        let mut untold = self.untold.try_lock().ok_or(Errno::EAGAIN)?;
         let mut told: usize = 0;
-        for _ in 0..ROUNDS {
-            while let Some(Late { entry, of }) = late.front() {
+        for _ in 0..MAX_READS {
+            while let Some(Untold { entry, of }) = untold.front() {
                 if !self.tell(entry) {
                     return some(told);
                 }
@@ -168,23 +171,23 @@ impl CqOwner {
                 {
                     home.release(*number);
                 }
-                late.pop_front();
+                untold.pop_front();
                 told = told.saturating_add(1);
             }
-            match cq.read(BATCH, |entry| {
-                late.push_back(Late::plain(Entry::Done(*entry)))
+            match cq.read(MAX_ENTRIES_AT_ONCE, |entry| {
+                untold.push_back(Untold::plain(Entry::Done(*entry)))
             }) {
                 Ok(_) | Err(Errno::EAGAIN) => {}
                 Err(Errno::EAVAIL) => cq.read_error(|error, data| {
-                    late.push_back(Late::plain(Entry::Failed(*error, data.to_vec())));
+                    untold.push_back(Untold::plain(Entry::Failed(*error, data.to_vec())));
                 })?,
                 Err(error) => return Err(error),
             }
             self.driven.each(|driven| {
                 driven.ask();
-                driven.collect(&mut late);
+                driven.collect(&mut untold);
             });
-            if late.is_empty() {
+            if untold.is_empty() {
                 break;
             }
         }

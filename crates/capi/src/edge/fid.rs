@@ -11,8 +11,8 @@ use ripstop_abi as abi;
 use super::Arg;
 use super::whole::Pointer;
 
-/// Room for what an object says about itself.
-const TEXT: usize = 4096;
+/// Bytes of the buffer for what an object says about itself (`fi_ops::tostr`); the rest is cut off.
+const MAX_TEXT_BYTES: usize = 4096;
 
 type Close = unsafe extern "C" fn(*mut abi::fid) -> c_int;
 type Control = unsafe extern "C" fn(*mut abi::fid, c_int, *mut c_void) -> c_int;
@@ -133,7 +133,7 @@ impl AnyFid<'_> {
     pub(crate) fn text(self) -> Option<Vec<u8>> {
         // SAFETY: the type of this operation.
         let tostr = unsafe { self.operation::<Tostr>(offset_of!(abi::fi_ops, tostr)) }?;
-        let mut buf = vec![0_u8; TEXT];
+        let mut buf = vec![0_u8; MAX_TEXT_BYTES];
         // SAFETY: an open object, and a buffer of that many bytes that holds an empty string.
         let result = unsafe { tostr(self.fid, buf.as_mut_ptr().cast(), buf.len()) };
         (result == 0).then_some(buf)

@@ -9,7 +9,7 @@ use ripstop_types::{AddrFormat, Errno, Flags, Mode, Result};
 
 use super::attr::{Attributes, unknown};
 use super::layout::{InfoIn, Widened};
-use crate::address::MOST_ADDRESS;
+use crate::address::MAX_ADDRESS_BYTES;
 use crate::edge::{Array, Whole};
 use crate::{errno, handles};
 
@@ -107,17 +107,17 @@ fn parts(call: &str, hints: Hints) -> Result<Info> {
     })
 }
 
-/// An address, unless there is none; it is only read if it is no longer than [`MOST_ADDRESS`].
+/// An address, unless there is none; it is only read if it is no longer than [`MAX_ADDRESS_BYTES`].
 fn address(format: AddrFormat, bytes: Array<'_, u8>) -> Result<Option<Address>> {
     if bytes.is_null() || bytes.count() == 0 {
         return Ok(None);
     }
-    let Some(bytes) = bytes.at_most(MOST_ADDRESS) else {
+    let Some(bytes) = bytes.at_most(MAX_ADDRESS_BYTES) else {
         let len = bytes.count();
         fi_warn!(
             "core",
             Subsys::Core,
-            "src_addrlen or dest_addrlen is {len}, and no address is longer than {MOST_ADDRESS} bytes"
+            "src_addrlen or dest_addrlen is {len}, and no address is longer than {MAX_ADDRESS_BYTES} bytes"
         );
         return Err(Errno::EINVAL);
     };

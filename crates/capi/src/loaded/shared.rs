@@ -17,7 +17,7 @@ const ENTRY: &CStr = c"fi_prov_ini";
 const OLDEST: Version = Version::new(1, 3);
 
 /// The longest name of a provider, in bytes.
-const MOST_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// Why an object is not used.
 #[derive(Debug, Error)]
@@ -33,7 +33,7 @@ pub(super) enum Refused {
     Absent,
     /// What it registers has no name that a provider can have.
     #[error(
-        "its provider's name {0:?} is none: a name has 1 to {MOST_NAME} letters, digits, - and _"
+        "its provider's name {0:?} is none: a name has 1 to {MAX_NAME_BYTES} letters, digits, - and _"
     )]
     Name(String),
     /// What it registers cannot be opened.
@@ -139,8 +139,8 @@ fn checked(provider: &abi::fi_provider) -> Result<(String, Functions), Refused> 
             .into_owned(),
     };
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > MOST_NAME || !name.chars().all(is_allowed) {
-        return Err(Refused::Name(name.chars().take(MOST_NAME).collect()));
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_allowed) {
+        return Err(Refused::Name(name.chars().take(MAX_NAME_BYTES).collect()));
     }
     let found = Version(provider.fi_version);
     if found < OLDEST || found.major() > Version::CURRENT.major() {

@@ -20,12 +20,12 @@ use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
 
 use super::context::Context;
 use super::owner::{Answer, Owner, RxEntry};
-use super::{CqOwner, Driven, Entry, Late, Peers};
+use super::{CqOwner, Driven, Entry, Peers, Untold};
 use crate::edge::trampolines;
 use crate::errno::code;
 
 /// Messages that the owner is asked about in one call at most.
-const ASKS: usize = 256;
+const MAX_ASKS: usize = 256;
 
 /// An entry of the owner that a message was given.
 struct Given {
@@ -144,7 +144,7 @@ impl<D: Domain> SrxOwner<D> {
         enable: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let _one = self.joining.lock();
-        // Not locked in `enable`: the provider's lock is taken there, which `late` runs under.
+        // Not locked in `enable`: the provider's lock is taken there, which `untold` runs under.
         match self.reports() {
             None => {
                 enable()?;
@@ -277,20 +277,20 @@ impl<D: Domain> SrxOwner<D> {
     }
 
     /// What is told of a receive that failed.
-    fn told_failed(&self, number: usize, mut error: CompletionError, data: Vec<u8>) -> Late {
+    fn told_failed(&self, number: usize, mut error: CompletionError, data: Vec<u8>) -> Untold {
         if let Some(entry) = self.given.lock().get(&number).map(|given| given.entry) {
             error.entry.context = entry.whole().context.expose_provenance();
         }
-        Late {
+        Untold {
             entry: Entry::Failed(error, data),
             of: Some((self.driven(), number)),
         }
     }
 
-    fn late(&self, done: Done) -> Option<Late> {
+    fn untold(&self, done: Done) -> Option<Untold> {
         let received = |flags: Flags| flags.contains(Flags::RECV);
         Some(match done {
-            Done::Ok(done) if received(done.flags) => Late {
+            Done::Ok(done) if received(done.flags) => Untold {
                 of: Some((self.driven(), done.context)),
                 entry: self.told(done)?,
             },
@@ -298,8 +298,8 @@ impl<D: Domain> SrxOwner<D> {
                 self.told_failed(error.entry.context, error, data)
             }
             // What peers have done to memory.
-            Done::Ok(done) => Late::plain(Entry::Done(done)),
-            Done::Failed(error, data) => Late::plain(Entry::Failed(error, data)),
+            Done::Ok(done) => Untold::plain(Entry::Done(done)),
+            Done::Failed(error, data) => Untold::plain(Entry::Failed(error, data)),
         })
     }
 }
@@ -310,7 +310,7 @@ impl<D: Domain> Driven for SrxOwner<D> {
             // Another thread does the work already.
             return;
         };
-        for _ in 0..ASKS {
+        for _ in 0..MAX_ASKS {
             match self.rx.next_arrival() {
                 Some(arrival) if self.ask_about(&arrival) => {}
                 _ => break,
@@ -318,12 +318,13 @@ impl<D: Domain> Driven for SrxOwner<D> {
         }
     }
 
-    fn collect(&self, late: &mut VecDeque<Late>) {
+    fn collect(&self, untold: &mut VecDeque<Untold>) {
         for (number, error) in self.failed.lock().drain(..) {
-            late.push_back(self.told_failed(number, error, Vec::new()));
+            untold.push_back(self.told_failed(number, error, Vec::new()));
         }
-        self.rx
-            .take_done(super::BATCH, |done| late.extend(self.late(done)));
+        self.rx.take_done(super::MAX_ENTRIES_AT_ONCE, |done| {
+            untold.extend(self.untold(done))
+        });
     }
 
     fn release(&self, number: usize) {

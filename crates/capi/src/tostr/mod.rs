@@ -25,7 +25,7 @@ use crate::text::{Text, TextOut};
 pub const RELEASE: &str = concat!("2.6.0-ripstop-", env!("CARGO_PKG_VERSION"));
 
 /// Bytes of the buffer behind `fi_tostr`.
-const BUFFER: usize = 8192;
+const TOSTR_BYTES: usize = 8192;
 
 thread_local! {
     /// Where `fi_tostr` leaves its text, until the thread's next call.
@@ -77,7 +77,7 @@ trampolines! { []
         let text = render(data, datatype);
         let leave = |last: &RefCell<Vec<c_char>>| {
             let mut last = last.borrow_mut();
-            last.resize(BUFFER, 0);
+            last.resize(TOSTR_BYTES, 0);
             TextOut::of(&mut last).put(text.as_bytes());
             last.as_mut_ptr()
         };
