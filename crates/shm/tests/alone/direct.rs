@@ -25,8 +25,9 @@ use rustix::process::{
 };
 
 use crate::common::other::{Other, tell_parent};
-use crate::common::{End, PATIENCE, Safe, bytes, info_for, noticed_within, open, pattern, safe};
-use crate::outside::mr_attr;
+use crate::common::{
+    End, PATIENCE, Safe, bytes, info_for, mr_attr, noticed_within, open, pattern, safe,
+};
 use crate::{freed, turn};
 
 const ROLE: &str = "RIPSTOP_SHM_TEST_ROLE";

@@ -13,8 +13,8 @@ use ripstop_types::{
     AtomicKind, AtomicOp, Datatype, Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading,
 };
 
-use crate::common::{self, End, bytes, info_for, open, pattern};
-use crate::outside::{Serial, mr_attr, serial};
+use crate::common::{self, End, bytes, info_for, mr_attr, open, pattern};
+use crate::outside::{Serial, serial};
 use crate::{freed, turn};
 
 fn wanted() -> Info {

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric as _, Provider as _,
-    RecvKind, SendKind, Token,
+    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric as _, MrAttr,
+    Provider as _, RecvKind, SendKind, Sharing, Token,
 };
 use ripstop_core::registry::ProviderInfo as _;
 use ripstop_core::{Address, DomainAttr, Hints, Info};
-use ripstop_mem::{Parked, copy_in};
+use ripstop_mem::{Parked, UserBuf, copy_in};
 use ripstop_shm::{Fabric, ShmProvider};
 use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, Threading, Version, WaitObj};
 
@@ -27,6 +27,18 @@ pub(crate) fn noticed_within() -> Duration {
     match std::env::var_os("RIPSTOP_KILL_STRICT") {
         Some(_) => Duration::from_secs(2),
         None => PATIENCE,
+    }
+}
+
+/// To register memory that peers reach from its first byte on.
+pub(crate) fn mr_attr(memory: UserBuf, key: u64, access: Flags, shared: Sharing) -> MrAttr {
+    MrAttr {
+        iov: vec![memory],
+        access,
+        offset: 0,
+        requested_key: key,
+        flags: Flags::empty(),
+        shared,
     }
 }
 

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::other::{Other, tell_parent};
-use crate::common::{self, End, Safe, bytes, info_for, open, pattern, safe};
+use crate::common::{self, End, Safe, bytes, info_for, mr_attr, open, pattern, safe};
 use crate::freed;
-use crate::outside::mr_attr;
 use ripstop_core::provider::{CompletionQueue as _, Domain as _, Endpoint as _, RmaCall, Sharing};
 use ripstop_core::{Address, Info};
 use ripstop_mem::{Parked, UserBuf, copy_in};
