@@ -1,7 +1,7 @@
 //! What a peer must not do: nothing changes, the operation ends in an error, and the
 //! connection lives on.
 
-use ripstop_types::{Errno, Flags};
+use ripstop_types::{Errno, Flags, MrMode};
 
 use super::{OPEN, inject_at, overlaid};
 use crate::case::{Cx, Outcome, Step, Stop, cases};
@@ -62,6 +62,20 @@ pub(super) fn lives(rig: &Rig<'_>) -> Outcome {
     let done = rig.complete(A, Post::read(target.at(0, 16)))?;
     ensure!(done.bufs.concat() == [7; 16], "a read fails");
     rig.revoke(&target)
+}
+
+/// As [`lives`], behind an injected operation that was denied, of which nobody is told. Where a device denies it, the
+/// connection ends, and takes along what was posted meanwhile.
+#[track_caller]
+pub(super) fn lives_behind_inject(rig: &Rig<'_>) -> Outcome {
+    if rig.info.domain.mr_mode.contains(MrMode::PROV_KEY) {
+        // Requests of a connection end in their order: behind the end of this one, there is another connection.
+        let target = rig.expose(B, &[0; 16], OPEN)?;
+        let read = rig.post(A, Post::read(target.at(0, 16)))?;
+        let _ = rig.end(A, read)?;
+        rig.revoke(&target)?;
+    }
+    lives(rig)
 }
 
 fn key_unknown(cx: &Cx<'_>) -> Outcome {
@@ -196,7 +210,7 @@ fn denied_inject(cx: &Cx<'_>) -> Outcome {
     let target = rig.expose(B, &bytes, Flags::REMOTE_READ)?;
     inject_at(&rig, &target, 0, &[0x55; 20], None)?;
     rig.unchanged(&target, &bytes)?;
-    lives(&rig)
+    lives_behind_inject(&rig)
 }
 
 fn denied_large(cx: &Cx<'_>) -> Outcome {

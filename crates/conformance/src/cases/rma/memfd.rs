@@ -4,7 +4,7 @@
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, Errno, Flags, MsgOrder, WaitObj};
 
-use super::denied::{denied, lives};
+use super::denied::{denied, lives_behind_inject};
 use super::events::{announced, counted, counts_to};
 use super::{OPEN, inject_at, many_between, ordered, overlaid, pieces};
 use crate::case::{Cx, Outcome, Step, cases, offered};
@@ -323,7 +323,7 @@ fn memfd_closed(cx: &Cx<'_>) -> Outcome {
     denied(&rig, Post::read(target.at(0, 64)), &target, &bytes)?;
     inject_at(&rig, &target, 0, &[5; 8], None)?;
     rig.unchanged(&target, &bytes)?;
-    lives(&rig)
+    lives_behind_inject(&rig)
 }
 
 fn memfd_closed_meanwhile(cx: &Cx<'_>) -> Outcome {
