@@ -14,16 +14,19 @@ mod sharing;
 #[path = "../common/until.rs"]
 mod until;
 
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
 use ripstop_core::provider::{
     AtomicCall, CompletionQueue as _, CqAttr, Domain as _, Endpoint as _, Fabric as _,
-    MemoryRegion as _, PassiveEp as _, Provider as _, RecvKind, RmaCall, SendKind,
+    MemoryRegion as _, MrAttr, PassiveEp as _, Provider as _, RecvKind, RmaCall, SendKind, Sharing,
 };
 use ripstop_core::{Address, FidToken, Info};
 use ripstop_mem::{Parked, copy_in, copy_out};
+use ripstop_os::Dmabuf;
 use ripstop_types::{
     AtomicKind, AtomicOp, Completion, CompletionError, Datatype, EpType, Errno, FiAddr, Flags,
     Result, RmaIov, WaitObj, flags,
@@ -447,6 +450,27 @@ fn refused(site: &Site, listener: &ripstop_verbs::PassiveEp) {
     assert_eq!((error.fid, error.err), (CLIENT, Errno::ECONNREFUSED));
 }
 
+/// Neither rxe nor siw registers a dma-buf, whatever the descriptor is: libibverbs says so.
+fn dma_bufs(domain: &Arc<Domain>) {
+    let file = File::open("/dev/null").expect("a descriptor");
+    let dmabuf = Dmabuf {
+        fd: file.as_fd(),
+        offset: 0,
+        len: 4096,
+        mapped: None,
+    };
+    let attr = MrAttr {
+        iov: Vec::new(),
+        access: Flags::REMOTE_READ,
+        offset: 0,
+        requested_key: 0,
+        flags: Flags::empty(),
+        shared: Sharing::Never,
+    };
+    let registered = domain.mr_dmabuf(&dmabuf, &attr).map(drop);
+    assert_eq!(registered, Err(Errno::EOPNOTSUPP));
+}
+
 fn main() {
     let is_lossy = match std::env::args().nth(1).as_deref() {
         None => false,
@@ -476,6 +500,7 @@ fn main() {
     goodbye(&site, client, server);
     refused(&site, &listener);
     denied(&site, &listener);
+    dma_bufs(&site.domain);
     batches::batches(&site, &listener);
     counting::counted(&site, &listener);
     sharing::shared(&site, &listener);
