@@ -2,7 +2,8 @@
 //!
 //! Sockets that move callers' buffers ([`Socket`], [`IoVec`]), readiness ([`Epoll`],
 //! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]), the calling [`thread`],
-//! memory that processes share ([`NamedMemory`], [`MemFd`], [`StatusPage`]), other processes ([`Process`],
+//! memory that processes share ([`NamedMemory`], [`MemFd`], [`StatusPage`]), memory that is given back
+//! ([`MemoryWatch`]), other processes ([`Process`],
 //! [`barrier`]). It knows no protocol, and
 //! it is the only crate that calls the operating system.
 //!
@@ -25,6 +26,7 @@ mod host;
 mod image;
 mod iovec;
 mod memory;
+mod memory_watch;
 pub mod net;
 mod nonblocking;
 mod proc_stat;
@@ -49,6 +51,7 @@ pub use host::{hostname, pid, user};
 pub use image::path_of_code;
 pub use iovec::{IoVec, IoVecMut};
 pub use memory::{MemFd, SharedMemory};
+pub use memory_watch::{MemoryWatch, Observer};
 pub use nonblocking::set_nonblocking;
 pub use proc_stat::ProcStat;
 pub use process::{AttachError, Process, Remote};
