@@ -82,13 +82,22 @@ struct InMode {
     out: u64,
 }
 
+/// What becomes of memory that is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// Its pages: the addresses are mapped still, and have other pages at the next access.
+    Pages,
+    /// Its addresses: they are not mapped, or other memory is mapped there by now.
+    Addresses,
+}
+
 /// Who is told.
 pub trait Observer: Send + Debug + 'static {
-    /// The pages of these addresses, some of which are watched, may be others from now on.
+    /// These addresses, some of which are watched, no longer have the pages they had.
     ///
     /// The thread of the watch calls this while whoever gives the memory back is held up, maybe within `free(3)`. It must
     /// not allocate, free, log, panic, or wait for anybody who does.
-    fn gone(&mut self, range: Range<usize>);
+    fn gone(&mut self, range: Range<usize>, given: Given);
 }
 
 /// A watch on ranges of private anonymous memory, with what observes it behind a lock.
@@ -328,29 +337,29 @@ fn run<T: Observer>(fd: Arc<OwnedFd>, stop: &EventFd, observer: &Mutex<T>) {
         }
         // Before the event is read: that lets go who gives memory back.
         let mut observer = lock(observer);
-        read_events(&fd, |range| observer.gone(range));
+        read_events(&fd, |(range, given)| observer.gone(range, given));
     }
     // Lets everybody go who waits for an event to be read.
     drop(fd);
 }
 
 /// Reads the events that have come.
-fn read_events(fd: &OwnedFd, mut gone: impl FnMut(Range<usize>)) {
+fn read_events(fd: &OwnedFd, mut gone: impl FnMut((Range<usize>, Given))) {
     let mut messages = [0; 16 * MESSAGE];
     match io::read(fd, &mut messages) {
         Ok(count) => {
             let (messages, _) = messages.as_chunks::<MESSAGE>();
             let read = messages.iter().take(count / MESSAGE);
-            read.filter_map(range_of).for_each(gone);
+            read.filter_map(parse).for_each(gone);
         }
         Err(io::Errno::AGAIN | io::Errno::INTR) => {}
         // Not known to happen. Then nothing is known of any memory.
-        Err(_) => gone(0..usize::MAX),
+        Err(_) => gone((0..usize::MAX, Given::Pages)),
     }
 }
 
-/// The addresses that a message (`struct uffd_msg`) says are others now.
-fn range_of(message: &[u8; MESSAGE]) -> Option<Range<usize>> {
+/// What a message (`struct uffd_msg`) tells.
+fn parse(message: &[u8; MESSAGE]) -> Option<(Range<usize>, Given)> {
     const REMAP: u8 = 0x14;
     const REMOVE: u8 = 0x15;
     const UNMAP: u8 = 0x16;
@@ -359,10 +368,12 @@ fn range_of(message: &[u8; MESSAGE]) -> Option<Range<usize>> {
         return None;
     };
     let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes) as usize;
+    let (start, second) = (word(first), word(second));
     match message[0] {
-        // From where, to where, how long.
-        REMAP => Some(word(first)..word(first).saturating_add(word(third))),
-        REMOVE | UNMAP => Some(word(first)..word(second)),
+        // From where, to where, how long. The old addresses may stay mapped (`MREMAP_DONTUNMAP`).
+        REMAP => Some((start..start.saturating_add(word(third)), Given::Pages)),
+        REMOVE => Some((start..second, Given::Pages)),
+        UNMAP => Some((start..second, Given::Addresses)),
         _ => None,
     }
 }
@@ -379,14 +390,16 @@ mod tests {
             for (at, word) in words.iter().enumerate() {
                 message[8 + 8 * at..][..8].copy_from_slice(&word.to_ne_bytes());
             }
-            range_of(&message)
+            parse(&message)
         };
         assert_eq!(
             message(0x14, [0x1000, 0x9000, 0x3000]),
-            Some(0x1000..0x4000)
+            Some((0x1000..0x4000, Given::Pages))
         );
-        assert_eq!(message(0x15, [0x1000, 0x9000, 7]), Some(0x1000..0x9000));
-        assert_eq!(message(0x16, [0x1000, 0x9000, 7]), Some(0x1000..0x9000));
+        let removed = message(0x15, [0x1000, 0x9000, 7]);
+        assert_eq!(removed, Some((0x1000..0x9000, Given::Pages)));
+        let unmapped = message(0x16, [0x1000, 0x9000, 7]);
+        assert_eq!(unmapped, Some((0x1000..0x9000, Given::Addresses)));
         assert_eq!(message(0x12, [0x1000, 0x9000, 7]), None);
     }
 }

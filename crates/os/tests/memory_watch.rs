@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use ripstop_os::{MemoryWatch, Observer};
+use ripstop_os::{Given, MemoryWatch, Observer};
 use ripstop_types::Errno;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{
@@ -122,7 +122,7 @@ struct Told {
 }
 
 impl Observer for Told {
-    fn gone(&mut self, range: Range<usize>) {
+    fn gone(&mut self, range: Range<usize>, _: Given) {
         let at = self.count % self.ranges.len();
         self.ranges[at] = range;
         self.count += 1;
@@ -341,7 +341,7 @@ impl Known {
 }
 
 impl Observer for Known {
-    fn gone(&mut self, range: Range<usize>) {
+    fn gone(&mut self, range: Range<usize>, _: Given) {
         TELLER.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         for known in &mut self.all {
             if matches!(known, Some((start, _)) if range.contains(start)) {
