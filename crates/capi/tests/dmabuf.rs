@@ -10,17 +10,11 @@ mod c;
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
+use c::device::{is_program, run};
 use c::*;
 use libloading::os::unix::{Library, RTLD_LAZY};
 use ripstop_abi::*;
-
-/// Set in the process that is the program.
-const PROGRAM: &str = "RIPSTOP_DMABUF_PROGRAM";
 
 /// `dlopen(3)`: only what is loaded.
 const RTLD_NOLOAD: c_int = 4;
@@ -38,76 +32,6 @@ struct LastDmabuf {
 
 /// `enum ibv_access_flags`: local write, remote write, remote read.
 const ALL_ACCESS: c_int = 1 | 2 | 4;
-
-/// The device as a library in a folder that `sysfs` lists it in, too; `None`, with a line, where it cannot be.
-fn device(test: &str) -> Option<PathBuf> {
-    let interfaces = ripstop_os::net::interfaces().expect("interfaces");
-    if !interfaces.iter().any(|it| it.usable() && !it.loopback) {
-        println!("SKIP: no interface but loopback has an address, and devices are found by that");
-        return None;
-    }
-    let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
-    fs::create_dir_all(folder.join("class/infiniband_verbs/uverbs0")).expect("a folder");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/device/device.c");
-    let mut compiler = Command::new("cc");
-    compiler.args([
-        "-std=gnu11",
-        "-O2",
-        "-fno-builtin",
-        "-fPIC",
-        "-shared",
-        "-o",
-    ]);
-    compiler.arg(folder.join("device.so")).arg(source);
-    match compiler.output() {
-        Ok(done) if done.status.success() => {}
-        Ok(done) => {
-            let told = String::from_utf8_lossy(&done.stderr);
-            println!("SKIP: the device needs libibverbs-dev and librdmacm-dev: {told}");
-            return None;
-        }
-        Err(error) => {
-            println!("SKIP: there is no C compiler: {error}");
-            return None;
-        }
-    }
-    for name in ["libibverbs.so.1", "librdmacm.so.1"] {
-        symlink("device.so", folder.join(name)).expect("a link");
-    }
-    Some(folder)
-}
-
-/// Runs a test again in a process of its own that has the device; what it said, or `None` where that cannot be.
-fn run(test: &str, variable: (&str, &str)) -> Option<String> {
-    let folder = device(test)?;
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]);
-    command
-        .env("LD_LIBRARY_PATH", &folder)
-        .env("SYSFS_PATH", &folder);
-    command
-        .env("FI_LOG_LEVEL", "warn")
-        .env(PROGRAM, "1")
-        .envs([variable]);
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().unwrap();
-    fs::remove_dir_all(folder).expect("the folder");
-    let said = String::from_utf8_lossy(&stdout);
-    let errors = String::from_utf8_lossy(&stderr).into_owned();
-    assert!(
-        status.success() && said.contains("1 passed"),
-        "{test}:\n{said}{errors}"
-    );
-    Some(errors)
-}
-
-fn is_program() -> bool {
-    std::env::var_os(PROGRAM).is_some()
-}
 
 /// A domain of the device.
 fn open() -> OpenDomain {
@@ -145,10 +69,7 @@ fn attr_of(dmabuf: &fi_mr_dmabuf) -> fi_mr_attr {
 #[test]
 fn the_device_gets_what_the_program_says() {
     if !is_program() {
-        if let Some(said) = run(
-            "the_device_gets_what_the_program_says",
-            ("FI_VERBS_INLINE_SIZE", "0"),
-        ) {
+        if let Some(said) = run("the_device_gets_what_the_program_says", &[]) {
             let refusal =
                 "device memory0 does not register 4096 bytes from 0x2000 on of the dma-buf 77";
             assert!(said.contains(refusal), "{said}");
@@ -197,10 +118,7 @@ fn the_device_gets_what_the_program_says() {
 #[test]
 fn what_is_no_dmabuf_does_not_come_to_the_device() {
     if !is_program() {
-        let said = run(
-            "what_is_no_dmabuf_does_not_come_to_the_device",
-            ("FI_VERBS_INLINE_SIZE", "0"),
-        );
+        let said = run("what_is_no_dmabuf_does_not_come_to_the_device", &[]);
         for reason in [
             "attr->dmabuf is NULL",
             "no descriptor",
@@ -265,7 +183,7 @@ fn a_variable_has_dmabufs_refused() {
     if !is_program() {
         let said = run(
             "a_variable_has_dmabufs_refused",
-            ("FI_VERBS_USE_DMABUF", "0"),
+            &[("FI_VERBS_USE_DMABUF", "0")],
         );
         assert!(
             said.as_ref()

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)]
 #![allow(clippy::mut_from_ref)] // as C has it
 
+pub mod device;
 pub mod matcher;
 pub mod owner;
 pub mod program;
