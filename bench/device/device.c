@@ -201,9 +201,19 @@ static struct {
 	struct ibv_mr *mr;
 } regions[REGIONS];
 
+/* How many registrations were made and ended, and how many of the next are refused, for a test to read and set. */
+struct {
+	unsigned long made, ended, refuse;
+} registrations;
+
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, int access)
 {
 	(void)access;
+	if (registrations.refuse) {
+		registrations.refuse--;
+		errno = ENOMEM;
+		return NULL;
+	}
 	for (uint32_t key = 1; key < REGIONS; key++) {
 		struct ibv_mr *mr = regions[key].mr;
 
@@ -214,6 +224,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, int acc
 		regions[key].start = start;
 		regions[key].length = length;
 		regions[key].mr = mr;
+		registrations.made++;
 		return mr;
 	}
 	errno = ENOMEM;
@@ -249,6 +260,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	regions[mr->lkey].mr = NULL;
+	registrations.ended++;
 	free(mr);
 	return 0;
 }

@@ -281,7 +281,7 @@ fn a_program_takes_the_log() {
     assert_eq!(own, [&expected]);
 }
 
-/// A monitor that nothing ever starts: no provider here has a cache of registrations.
+/// A monitor that nothing ever starts: the cache of registrations has its own.
 mod never {
     use super::*;
 

@@ -9,11 +9,8 @@ use crate::param::{ParamType, Params, Unused, table};
 /// Why parameters of memory of devices have no effect.
 const NO_DEVICES: &str = "no provider here uses memory of devices";
 
-/// Why those of a cache of registrations have none.
-const NO_CACHE: &str = "no provider here keeps registrations in a cache";
-
 /// What C's core reads and this library has no use for.
-const UNUSED: [Unused; 11] = [
+const UNUSED: [Unused; 8] = [
     Unused::new(
         "perf_cntr",
         ParamType::String,
@@ -21,9 +18,6 @@ const UNUSED: [Unused; 11] = [
     ),
     Unused::new("hmem", ParamType::String, NO_DEVICES),
     Unused::new("hmem_disable_p2p", ParamType::Bool, NO_DEVICES),
-    Unused::new("mr_cache_max_size", ParamType::Size, NO_CACHE),
-    Unused::new("mr_cache_max_count", ParamType::Size, NO_CACHE),
-    Unused::new("mr_cache_monitor", ParamType::String, NO_CACHE),
     Unused::new("mr_cuda_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
     Unused::new("mr_rocr_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),
     Unused::new("mr_ze_cache_monitor_enabled", ParamType::Bool, NO_DEVICES),

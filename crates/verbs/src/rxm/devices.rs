@@ -1,12 +1,14 @@
 //! The devices that this process uses, each with the protection domain of all that is registered with it. A device is
 //! open as long as a listener, a connection or a region uses it, so that it can be removed then.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::RwLock;
-use ripstop_ibverbs::{CmId, Context, Pd, devices};
+use ripstop_ibverbs::{Access, CmId, Context, Mr, Pd, devices};
+use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result};
 
+use crate::rxm::cache::Kept;
 use crate::rxm::registered::Registered;
 use crate::watch::Watch;
 
@@ -17,6 +19,19 @@ pub(crate) struct Opened {
     pub(crate) pd: Arc<Pd>,
     pub(crate) registered: Arc<Registered>,
     pub(crate) watch: Arc<Watch>,
+    /// Memory that stays registered, from the first transfer on that registers some.
+    kept: OnceLock<Kept>,
+}
+
+impl Opened {
+    /// A registration of this memory for a transfer, which holds it until its end.
+    ///
+    /// # Errors
+    /// As for [`Mr::register`].
+    pub(crate) fn register(&self, memory: UserBuf, access: Access) -> Result<Arc<Mr>> {
+        let kept = self.kept.get_or_init(Kept::new);
+        kept.register(&self.pd, memory, access)
+    }
 }
 
 /// Those that are open, and some that were.
@@ -47,6 +62,7 @@ fn open(wanted: impl Fn(&Context) -> bool) -> Result<Arc<Opened>> {
         pd: Pd::new(&context)?,
         registered: Arc::default(),
         watch: Watch::of(&context)?,
+        kept: OnceLock::new(),
         context,
     });
     opened.push(Arc::downgrade(&device));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
-use ripstop_ibverbs::{self as ibverbs, CmId, EventChannel, Mr};
+use ripstop_ibverbs::{self as ibverbs, CmId, EventChannel};
 use ripstop_mem::UserBuf;
 use ripstop_os::{Epoll, Interest, IoVec, IoVecMut, Shutdown};
 use ripstop_stream::{Access, Link, Os, Registering, System as _};
@@ -17,6 +17,7 @@ use ripstop_wire::rxm::MESSAGE_LEN;
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::NAME;
+use crate::rxm::cache;
 use crate::rxm::devices::{self, Opened, named};
 use crate::rxm::handshake::{Handshake, Step};
 use crate::rxm::pipe::{DIRECT_MIN, Pipe, Shape};
@@ -284,7 +285,7 @@ impl Registering<RdmaLink> for ByDevice {
         flags.set(ibverbs::Access::REMOTE_READ, access.read);
         flags.set(ibverbs::Access::REMOTE_WRITE, access.write);
         flags.set(ibverbs::Access::LOCAL_WRITE, access.write || fills);
-        let region = Mr::register(&device.pd, memory, flags).inspect_err(|error| {
+        let region = cache::register_with_room(&device.pd, memory, flags).inspect_err(|error| {
             fi_warn!(
                 NAME,
                 Subsys::Mr,

@@ -2,6 +2,7 @@
 //! transport of `ripstop-stream`, whose links carry the units of the engine's stream as messages, reads and
 //! writes of a queue pair.
 
+mod cache;
 mod credits;
 mod devices;
 mod ear;

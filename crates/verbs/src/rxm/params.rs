@@ -9,6 +9,7 @@ use ripstop_stream::{Defaults, Tunables, rxm};
 use ripstop_types::Result;
 
 use crate::devices::{self, Device};
+use crate::rxm::cache;
 
 /// The prefix of parameters that C lacks: they are for this provider alone, and not for C's `ofi_rxm`.
 pub(crate) const OURS: &str = "ripstop_rxm";
@@ -40,6 +41,8 @@ impl AsRef<Tunables> for Params {
 impl Params {
     pub(crate) fn read() -> Self {
         let rxm = rxm::Settings::read();
+        // Declares them.
+        cache::settings();
         Self {
             shared: Tunables::read_others(OURS, DEFAULTS, rxm.given()),
             rxm,

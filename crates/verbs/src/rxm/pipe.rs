@@ -17,8 +17,8 @@ use std::sync::{Arc, Weak};
 use ripstop_core::log::Subsys;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_ibverbs::{
-    CmId, CompletionChannel, Cq, Mr, Operation, Pd, Qp, QpCap, RecvArea, Remote, SendArea,
-    SendFlags, SendRequest, Sge, Status, Wc, WcKind,
+    CmId, CompletionChannel, Cq, Mr, Operation, Qp, QpCap, RecvArea, Remote, SendArea, SendFlags,
+    SendRequest, Sge, Status, Wc, WcKind,
 };
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_os::{IoVec, IoVecMut};
@@ -131,7 +131,6 @@ pub(crate) struct Pipe {
     shape: Shape,
     cq: Arc<Cq>,
     channel: Arc<CompletionChannel>,
-    pd: Arc<Pd>,
     sends: SendArea,
     receives: RecvArea,
     free: Vec<u16>,
@@ -162,7 +161,7 @@ pub(crate) struct Pipe {
     /// Places that were told of and whose reads were not read from the link to their end.
     told: usize,
     /// Messages that the peer may read.
-    announced: HashMap<u16, Vec<Mr>>,
+    announced: HashMap<u16, Vec<Arc<Mr>>>,
     ended: bool,
     /// Requests that have completed.
     pub(crate) activity: u64,
@@ -194,7 +193,6 @@ impl Pipe {
             channel,
             sends: SendArea::new(pd, shape.buffer_at(shape.sends + 1))?,
             receives: RecvArea::new(pd, shape.buffer_at(receives))?,
-            pd: Arc::clone(pd),
             free: (0..shape.sends).collect(),
             credit_free: true,
             room: shape.requests.into(),

@@ -1,9 +1,8 @@
 //! Reads, and the memory of the program that devices reach.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use ripstop_ibverbs::{Access, Mr, Operation, Remote, Sge};
+use ripstop_ibverbs::{Access, Operation, Remote, Sge};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
@@ -20,11 +19,11 @@ impl Pipe {
         self.told
     }
 
-    /// Where the next read goes whose request comes by the stream. The memory is registered until it is done, unless the
-    /// program has registered it.
+    /// Where the next read goes whose request comes by the stream. The memory is registered until it is done at least, unless
+    /// the program has registered it.
     ///
     /// # Errors
-    /// As for [`Mr::register`].
+    /// As for [`Opened::register`](crate::rxm::devices::Opened::register).
     pub(crate) fn tell_read(&mut self, memory: &[UserBuf]) -> Result<()> {
         let mut place = self.spare.places.pop().unwrap_or_default();
         for part in memory.iter().filter(|part| !part.is_empty()) {
@@ -33,7 +32,7 @@ impl Pipe {
             let registered = &self.device.registered;
             let region = match registered.find(part.addr(), part.len(), access) {
                 Some((region, _)) => region,
-                None => Arc::new(Mr::register(&self.pd, *part, access)?),
+                None => self.device.register(*part, access)?,
             };
             place.regions.push(region);
         }
@@ -45,12 +44,12 @@ impl Pipe {
     /// Lets the peer read a message, until it says that it has, and returns where that is.
     ///
     /// # Errors
-    /// As for [`Mr::register`]; [`Errno::EINVAL`] for more pieces than an announcement names.
+    /// As for [`Pipe::tell_read`]; [`Errno::EINVAL`] for more pieces than an announcement names.
     pub(crate) fn announce(&mut self, index: u16, memory: &[UserBuf]) -> Result<RmaIovs> {
         let mut regions = Vec::new();
         let mut pieces = Vec::new();
         for part in memory.iter().filter(|part| !part.is_empty()) {
-            let region = Mr::register(&self.pd, *part, Access::REMOTE_READ)?;
+            let region = self.device.register(*part, Access::REMOTE_READ)?;
             pieces.push(RmaIov {
                 addr: part.addr() as u64,
                 len: part.len() as u64,
