@@ -56,18 +56,22 @@ pub(super) fn markdown(part: Option<&str>) -> String {
     let all: Vec<Param> = listed(part).collect();
     let (unused, used): (Vec<_>, Vec<_>) = all.into_iter().partition(|param| param.is_unused);
     let mut text = PREFACE.to_owned();
-    let mut section = None;
+    // A provider may declare variables of the whole library.
+    let mut sections: Vec<(Option<&str>, String)> = Vec::new();
     for param in &used {
         let provider = param.provider.as_deref();
-        if section != Some(provider) {
-            section = Some(provider);
-            let title =
-                provider.map_or("The library".to_owned(), |name| format!("Provider {name}"));
-            text +=
-                &format!("\n## {title}\n\n| variable | value | what it is for |\n|---|---|---|\n");
-        }
         let (help, kind) = (cell(bare_help(param)), short_kind(param.kind));
-        text += &format!("| `{}` | {kind} | {help} |\n", param.name);
+        let row = format!("| `{}` | {kind} | {help} |\n", param.name);
+        match sections.iter_mut().find(|(of, _)| *of == provider) {
+            Some((_, rows)) => *rows += &row,
+            None => sections.push((provider, row)),
+        }
+    }
+    for (provider, rows) in sections {
+        let title = provider.map_or("The library".to_owned(), |name| format!("Provider {name}"));
+        text += &format!(
+            "\n## {title}\n\n| variable | value | what it is for |\n|---|---|---|\n{rows}"
+        );
     }
     if !unused.is_empty() {
         text += "\n## Variables of C libfabric that have no effect\n\n\
