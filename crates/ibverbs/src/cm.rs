@@ -171,7 +171,8 @@ impl EventChannel {
     unsafe fn read(self: &Arc<Self>, event: &rdma_cm_event) -> CmEvent {
         let kind = CmEventKind::of(event.event);
         let is_request = kind == CmEventKind::ConnectRequest;
-        let conn = &event.conn;
+        // SAFETY: all ids here are of connections, so the library has set these.
+        let conn = unsafe { event.param.conn };
         let mut data = Vec::new();
         if !conn.private_data.is_null() {
             let len = usize::from(conn.private_data_len);

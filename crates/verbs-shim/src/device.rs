@@ -12,7 +12,7 @@ use crate::net::Kind;
 use crate::sys::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT,
+    IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT,
     compat_ibv_port_attr, ibv_device_attr, ibv_gid, ibv_qp_attr,
 };
 
@@ -159,7 +159,8 @@ pub(crate) fn attributes(choice: &Choice) -> ibv_device_attr {
         max_ee_init_rd_atom: 0,
         // IBV_ATOMIC_HCA: among queue pairs of this device.
         atomic_cap: 1,
-        ee_to_fmr: [0; 11],
+        // Address handles are the only ones of these.
+        ee_to_fmr: [0, 0, 0, 0, 0, 0, 0, 0, 1 << 20, 0, 0],
         max_srq: MAX_SRQ as c_int,
         max_srq_wr: MAX_QP_WR as c_int,
         max_srq_sge: MAX_SGE as c_int,
@@ -229,5 +230,6 @@ pub(crate) fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: c_int) {
         IBV_QP_SQ_PSN: sq_psn;
         IBV_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
         IBV_QP_DEST_QPN: dest_qp_num;
+        IBV_QP_QKEY: qkey;
     }
 }

@@ -28,6 +28,9 @@ use crate::log::{Subsys, refuse};
 /// The level at which every operation is reported: as in verbs, a completion says that the peer has it.
 const DELIVERED: Flags = flags![COMPLETION DELIVERY_COMPLETE];
 
+/// The level at which datagrams are reported: they have arrived, whatever the peer does with them.
+const ARRIVED: Flags = flags![COMPLETION TRANSMIT_COMPLETE];
+
 /// Most completions that one look at the provider's queue takes.
 const BATCH: usize = 64;
 
@@ -111,6 +114,15 @@ pub(crate) trait Region: Send + Sync {}
 pub(crate) trait Port: Send + Sync {
     /// Sends a tagged message, with data beside it.
     fn send(&self, iov: &[UserBuf], tag: u64, data: u64, to: FiAddr, context: usize) -> Result<()>;
+    /// Sends a tagged message, with data beside it, which ends when it has arrived.
+    fn datagram(
+        &self,
+        message: UserBuf,
+        tag: u64,
+        data: u64,
+        to: FiAddr,
+        context: usize,
+    ) -> Result<()>;
     /// Receives the next message of this tag, but for the bits `ignore`, from a peer.
     fn recv(
         &self,
@@ -441,6 +453,20 @@ where
         let flags = DELIVERED | Flags::REMOTE_CQ_DATA;
         let kind = SendKind::Tagged(tag);
         self.0.send(kind, iov, Some(data), to, context, Some(flags))
+    }
+
+    fn datagram(
+        &self,
+        message: UserBuf,
+        tag: u64,
+        data: u64,
+        to: FiAddr,
+        context: usize,
+    ) -> Result<()> {
+        let flags = ARRIVED | Flags::REMOTE_CQ_DATA;
+        let kind = SendKind::Tagged(tag);
+        self.0
+            .send(kind, &[message], Some(data), to, context, Some(flags))
     }
 
     fn recv(

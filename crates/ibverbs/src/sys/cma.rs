@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
-use super::{ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_srq};
+use super::{ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_srq};
 
 /// Bytes of a `struct sockaddr_storage`.
 pub const SOCKADDR_STORAGE: usize = 128;
@@ -83,15 +83,33 @@ pub struct rdma_conn_param {
     pub qp_num: u32,
 }
 
-/// `struct rdma_cm_event`, with as much behind the parameters of a connection as those of datagrams have.
+/// `struct rdma_ud_param`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rdma_ud_param {
+    pub private_data: *const c_void,
+    pub private_data_len: u8,
+    pub ah_attr: ibv_ah_attr,
+    pub qp_num: u32,
+    pub qkey: u32,
+}
+
+/// The parameters in a `struct rdma_cm_event`: those of datagrams for an id of `RDMA_PS_UDP`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union rdma_cm_param {
+    pub conn: rdma_conn_param,
+    pub ud: rdma_ud_param,
+}
+
+/// `struct rdma_cm_event`.
 #[repr(C)]
 pub struct rdma_cm_event {
     pub id: *mut rdma_cm_id,
     pub listen_id: *mut rdma_cm_id,
     pub event: c_int,
     pub status: c_int,
-    pub conn: rdma_conn_param,
-    pub rest: [u64; 4],
+    pub param: rdma_cm_param,
 }
 
 /// `struct rdma_addrinfo`.
@@ -126,7 +144,8 @@ layout! {
         private_data_len at 8 responder_resources at 9 initiator_depth at 10 flow_control at 11
         retry_count at 12 rnr_retry_count at 13 srq at 14 qp_num at 16
     }
-    rdma_cm_event size 80 { listen_id at 8 event at 16 status at 20 conn at 24 }
+    rdma_ud_param size 56 { private_data_len at 8 ah_attr at 16 qp_num at 48 qkey at 52 }
+    rdma_cm_event size 80 { listen_id at 8 event at 16 status at 20 param at 24 }
     rdma_addrinfo size 96 {
         ai_port_space at 12 ai_src_len at 16 ai_src_addr at 24 ai_dst_addr at 32 ai_src_canonname at 40
         ai_route_len at 56 ai_route at 64 ai_connect_len at 72 ai_connect at 80 ai_next at 88

@@ -92,6 +92,7 @@ pub const IBV_WC_RECV: c_int = 128;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: c_int = 129;
 
 // enum ibv_wc_flags
+pub const IBV_WC_GRH: u32 = 1;
 pub const IBV_WC_WITH_IMM: u32 = 2;
 
 // enum ibv_access_flags
@@ -117,3 +118,7 @@ pub const RDMA_CM_EVENT_DISCONNECTED: c_int = 10;
 
 // enum rdma_port_space
 pub const RDMA_PS_TCP: c_int = 0x0106;
+pub const RDMA_PS_UDP: c_int = 0x0111;
+
+/// The key of queue pairs of `RDMA_PS_UDP`.
+pub const RDMA_UDP_QKEY: u32 = 0x0123_4567;

@@ -5,8 +5,8 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 use super::{
-    AnyFn, ibv_comp_channel, ibv_context, ibv_cq, ibv_device_attr, ibv_pd, ibv_qp, ibv_qp_cap,
-    ibv_qp_init_attr, ibv_sge, ibv_srq,
+    AnyFn, ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_device_attr, ibv_pd, ibv_qp,
+    ibv_qp_cap, ibv_qp_init_attr, ibv_sge, ibv_srq,
 };
 
 /// What `abi_compat` of a `struct ibv_context` is that is a part of a `struct verbs_context`:
@@ -166,7 +166,7 @@ pub struct ibv_qp_ex {
     pub wr_send_imm: unsafe extern "C" fn(*mut ibv_qp_ex, u32),
     pub wr_send_inv: unsafe extern "C" fn(*mut ibv_qp_ex, u32),
     pub wr_send_tso: unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, u16, u16),
-    pub wr_set_ud_addr: unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, u32, u32),
+    pub wr_set_ud_addr: unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32),
     pub wr_set_xrc_srqn: unsafe extern "C" fn(*mut ibv_qp_ex, u32),
     pub wr_set_inline_data: unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize),
     pub wr_set_inline_data_list: unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_data_buf),
@@ -197,6 +197,8 @@ pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 // enum ibv_qp_create_send_ops_flags
 /// Writes, sends, reads, and atomics on 8 bytes.
 pub const IBV_QP_EX_WITH_BASIC: u64 = 0x7f;
+/// Sends, with immediate data or without.
+pub const IBV_QP_EX_WITH_SENDS: u64 = 1 << 2 | 1 << 3;
 
 #[cfg(target_pointer_width = "64")]
 layout! {

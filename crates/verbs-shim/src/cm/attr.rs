@@ -6,11 +6,28 @@ use crate::cm::State;
 use crate::sys::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, ibv_qp_attr,
+    IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE,
+    IBV_QP_TIMEOUT, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, RDMA_UDP_QKEY, ibv_qp_attr,
 };
 
-/// Attributes that take a queue pair to a state.
+/// Attributes that take a queue pair of datagrams to a state.
+pub(super) fn of_datagrams(to: i32) -> Result<(ibv_qp_attr, i32)> {
+    let mask = match to {
+        IBV_QPS_INIT => IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
+        IBV_QPS_RTR => 0,
+        IBV_QPS_RTS => IBV_QP_SQ_PSN,
+        _ => return Err(Errno::EINVAL),
+    };
+    let attr = ibv_qp_attr {
+        qp_state: to,
+        port_num: 1,
+        qkey: RDMA_UDP_QKEY,
+        ..ibv_qp_attr::default()
+    };
+    Ok((attr, mask | IBV_QP_STATE))
+}
+
+/// Attributes that take a connected queue pair to a state.
 pub(super) fn attributes(id: &State, to: i32) -> Result<(ibv_qp_attr, i32)> {
     let mut attr = ibv_qp_attr {
         qp_state: to,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ripstop_types::Result;
 
 use crate::cm::wire::{Frame, Param, Verb};
-use crate::cm::{ANSWER, Id, errno, spawn};
+use crate::cm::{ANSWER, Id, Space, errno, spawn};
 use crate::log::{self, Subsys};
 
 /// How long a process that has connected may take to send its request.
@@ -99,12 +99,13 @@ fn request(listener: &Arc<Id>, stream: TcpStream) {
         }
     };
     let own = listener.engine.choice.kind;
-    if frame.kind != own {
+    let (space, asked) = (listener.space, Space::of(&frame.param));
+    if frame.kind != own || space != asked {
         log::warn(
             Subsys::EpCtrl,
             format_args!(
-                "a request of a device over {} is rejected: this one is over {}; set RIPSTOP_VERBS_PROVIDER on \
-                 both sides alike",
+                "a request for {asked:?} of a device over {} is rejected: here are {space:?} over {}; set \
+                 RIPSTOP_VERBS_PROVIDER on both sides alike",
                 frame.kind.name(),
                 own.name()
             ),

@@ -5,6 +5,7 @@
 //! listener. What happens is an event on the channel of the id.
 
 mod attr;
+mod datagrams;
 mod events;
 mod listen;
 #[cfg(test)]
@@ -27,10 +28,11 @@ use crate::log::{self, Subsys, refuse};
 use crate::sys::{
     IBV_QP_STATE, IBV_QPS_ERR, RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED,
     RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE,
-    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
-    RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_UNREACHABLE, ibv_gid, ibv_qp_attr,
+    RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ROUTE_RESOLVED,
+    RDMA_CM_EVENT_UNREACHABLE, ibv_gid, ibv_qp_attr,
 };
-use attr::{attributes, to_rts};
+use attr::{attributes, of_datagrams, to_rts};
+pub(crate) use datagrams::Space;
 use events::Outlet;
 pub(crate) use events::{Event, Events};
 use listen::Listener;
@@ -102,6 +104,7 @@ struct State {
 pub(crate) struct Id {
     /// The device.
     pub(crate) engine: Arc<Engine>,
+    pub(crate) space: Space,
     /// Locked while an event is posted or withdrawn, before the channel and before an id that came by this one.
     outlet: Mutex<Outlet>,
     /// Its events that the program has and has not acknowledged.
@@ -116,9 +119,14 @@ impl Id {
     ///
     /// # Errors
     /// Those of [`Channel::new`].
-    pub(crate) fn new(engine: Arc<Engine>, events: Option<Arc<Events>>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        space: Space,
+        events: Option<Arc<Events>>,
+    ) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             engine,
+            space,
             outlet: Mutex::new(Outlet::to(events)?),
             unacked: Unacked::default(),
             token: Mutex::new(0),
@@ -146,7 +154,7 @@ impl Id {
         if outlet.closed {
             return Err(Errno::ECONNABORTED);
         }
-        let id = Self::new(Arc::clone(&self.engine), outlet.shared())?;
+        let id = Self::new(Arc::clone(&self.engine), self.space, outlet.shared())?;
         {
             let mut state = id.state.lock();
             state.phase = Phase::Asked;
@@ -262,7 +270,10 @@ impl Id {
             verb,
             kind: self.engine.choice.kind,
             gid: gid_of(self.engine.choice.ip),
-            param,
+            param: Param {
+                qkey: self.space.key(),
+                ..param
+            },
         }
     }
 
@@ -323,7 +334,7 @@ impl Id {
                 self.state.lock().phase = Phase::Ended;
                 match error.kind() {
                     io::ErrorKind::ConnectionRefused => {
-                        self.tell(RDMA_CM_EVENT_REJECTED, NOBODY, Param::default());
+                        self.tell_refusal(NOBODY, Param::default());
                     }
                     _ => {
                         let status = -errno(&error).0;
@@ -348,13 +359,18 @@ impl Id {
             .and_then(|()| request.write(&*stream))
             .and_then(|()| Frame::read(&*stream));
         let answer = match answer {
-            Ok(reply) if reply.verb == Verb::Reply => return self.answered(&stream, reply),
+            Ok(reply) if reply.verb == Verb::Reply => {
+                return match self.space {
+                    Space::Connections => self.answered(&stream, reply),
+                    Space::Datagrams => self.told_where(&stream, reply),
+                };
+            }
             other => other,
         };
         self.state.lock().phase = Phase::Ended;
         match answer {
             Ok(reject) if reject.verb == Verb::Reject => {
-                self.tell(RDMA_CM_EVENT_REJECTED, BY_PROGRAM, reject.param);
+                self.tell_refusal(BY_PROGRAM, reject.param);
             }
             other => {
                 let why = match other {
@@ -532,9 +548,15 @@ impl Id {
                 let why = format_args!("rdma_accept needs the id of a request, once");
                 refuse(Subsys::EpCtrl, Errno::EINVAL, why)
             })?;
-            to_rts(&state)?;
-            state.phase = Phase::Accepted;
-            state.accepted = Some(Instant::now());
+            match self.space {
+                Space::Connections => {
+                    to_rts(&state)?;
+                    state.phase = Phase::Accepted;
+                    state.accepted = Some(Instant::now());
+                }
+                // The peer hears where its datagrams go, and that is all.
+                Space::Datagrams => state.phase = Phase::Ended,
+            }
             let param = Self::with_qp(&state, param);
             (stream, self.frame(Verb::Reply, param))
         };
@@ -613,8 +635,10 @@ impl Id {
     /// # Errors
     /// `EINVAL` for a state that it has no attributes for.
     pub(crate) fn qp_attr(&self, state: i32) -> Result<(ibv_qp_attr, i32)> {
-        let now = self.state.lock();
-        attributes(&now, state)
+        match self.space {
+            Space::Connections => attributes(&self.state.lock(), state),
+            Space::Datagrams => of_datagrams(state),
+        }
     }
 
     /// Ends everything, for the program destroys it: afterwards no event of it is in the channel or comes there.

@@ -7,7 +7,10 @@ use super::*;
 use crate::device::Choice;
 use crate::engine::cq::Channel;
 use crate::net::Kind;
-use crate::sys::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_REQUEST};
+use crate::sys::{IBV_QP_AV, IBV_QP_QKEY, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, RDMA_UDP_QKEY};
+use crate::sys::{
+    RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED,
+};
 
 /// What a hang takes.
 const HANG: Duration = Duration::from_secs(60);
@@ -53,9 +56,18 @@ fn quiet(channel: &Events) -> bool {
     channel.split_off(|_| true).is_empty()
 }
 
-/// An id that listens.
+/// An id that listens for connections.
 fn listener(device: &Arc<Engine>, channel: &Arc<Events>) -> (Arc<Id>, SocketAddr) {
-    let id = Id::new(Arc::clone(device), Some(Arc::clone(channel))).expect("an id");
+    listener_for(Space::Connections, device, channel)
+}
+
+/// An id that listens.
+fn listener_for(
+    space: Space,
+    device: &Arc<Engine>,
+    channel: &Arc<Events>,
+) -> (Arc<Id>, SocketAddr) {
+    let id = Id::new(Arc::clone(device), space, Some(Arc::clone(channel))).expect("an id");
     id.bind(SocketAddr::new(HERE, 0)).expect("an address");
     id.listen().expect("a listener");
     let address = id.addresses().0.expect("an address");
@@ -64,7 +76,17 @@ fn listener(device: &Arc<Engine>, channel: &Arc<Events>) -> (Arc<Id>, SocketAddr
 
 /// An id that has asked for a connection.
 fn client(device: &Arc<Engine>, channel: &Arc<Events>, peer: SocketAddr) -> Arc<Id> {
-    let id = Id::new(Arc::clone(device), Some(Arc::clone(channel))).expect("an id");
+    client_for(Space::Connections, device, channel, peer)
+}
+
+/// An id that has asked.
+fn client_for(
+    space: Space,
+    device: &Arc<Engine>,
+    channel: &Arc<Events>,
+    peer: SocketAddr,
+) -> Arc<Id> {
+    let id = Id::new(Arc::clone(device), space, Some(Arc::clone(channel))).expect("an id");
     id.resolve(None, peer).expect("a way");
     event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
     id.connect(Param::default()).expect("a request");
@@ -95,7 +117,12 @@ fn asked_by_stream(
     let address = socket.local_addr().expect("an address");
     let peer = TcpStream::connect(address).expect("a stream");
     let stream = Arc::new(socket.accept().expect("a stream").0);
-    let listener = Id::new(Arc::clone(device), Some(Arc::clone(channel))).expect("an id");
+    let listener = Id::new(
+        Arc::clone(device),
+        Space::Connections,
+        Some(Arc::clone(channel)),
+    )
+    .expect("an id");
     let request = listener.frame(Verb::Request, Param::default());
     let id = listener
         .asked(Arc::clone(&stream), &request)
@@ -119,7 +146,7 @@ fn each_side_ends_a_connection_once() {
         assert_eq!(id.disconnect(), Err(Errno::EINVAL));
         id.close();
     }
-    let idle = Id::new(device, Some(Arc::clone(&own))).expect("an id");
+    let idle = Id::new(device, Space::Connections, Some(Arc::clone(&own))).expect("an id");
     assert_eq!(idle.disconnect(), Err(Errno::EINVAL));
     thread::sleep(WHILE);
     assert!(quiet(&own) && quiet(&server));
@@ -241,4 +268,74 @@ fn a_peer_that_is_ready_may_be_silent() {
     assert!(quiet(&channel));
     drop(peer);
     event(&channel, RDMA_CM_EVENT_DISCONNECTED);
+}
+
+#[test]
+fn a_request_for_datagrams_is_answered_and_over() {
+    let (device, server, own) = (device(), channel(), channel());
+    let (id, address) = listener_for(Space::Datagrams, &device, &server);
+    let asking = client_for(Space::Datagrams, &device, &own, address);
+    let asked = event(&server, RDMA_CM_EVENT_CONNECT_REQUEST).id;
+    assert_eq!(asked.space, Space::Datagrams);
+    let param = Param {
+        qp_num: 5,
+        private: b"here".to_vec(),
+        ..Param::default()
+    };
+    asked.accept(param).expect("a reply");
+    let answer = event(&own, RDMA_CM_EVENT_ESTABLISHED);
+    assert_eq!(
+        (answer.param.qp_num, answer.param.qkey),
+        (5, Some(RDMA_UDP_QKEY))
+    );
+    assert_eq!(answer.param.private, b"here");
+    assert_eq!(asking.remote(), (device.gid(), 5));
+    for id in [&asked, &asking] {
+        assert_eq!(id.disconnect(), Err(Errno::EINVAL));
+    }
+    // Neither side hears more of it.
+    thread::sleep(WHILE);
+    assert!(quiet(&server) && quiet(&own));
+    // One that is refused.
+    let refused = client_for(Space::Datagrams, &device, &own, address);
+    let request = event(&server, RDMA_CM_EVENT_CONNECT_REQUEST).id;
+    request.reject(b"no".to_vec()).expect("a rejection");
+    let answer = event(&own, RDMA_CM_EVENT_UNREACHABLE);
+    assert_eq!((answer.status, &answer.param.private[..]), (2, &b"no"[..]));
+    [id, asked, asking, request, refused]
+        .iter()
+        .for_each(Id::close);
+}
+
+#[test]
+fn requests_of_the_other_port_space_are_rejected() {
+    let (device, server, own) = (device(), channel(), channel());
+    let spaces = [
+        (
+            Space::Connections,
+            Space::Datagrams,
+            RDMA_CM_EVENT_UNREACHABLE,
+        ),
+        (Space::Datagrams, Space::Connections, RDMA_CM_EVENT_REJECTED),
+    ];
+    for (there, here, told) in spaces {
+        let (id, address) = listener_for(there, &device, &server);
+        let asking = client_for(here, &device, &own, address);
+        event(&own, told);
+        assert!(quiet(&server));
+        id.close();
+        asking.close();
+    }
+}
+
+#[test]
+fn queue_pairs_of_datagrams_need_no_peer() {
+    let (device, own) = (device(), channel());
+    let id = Id::new(device, Space::Datagrams, Some(own)).expect("an id");
+    let masks = [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS].map(|state| {
+        let (attr, mask) = id.qp_attr(state).expect("attributes");
+        assert_eq!((attr.qp_state, attr.qkey), (state, RDMA_UDP_QKEY));
+        mask & (IBV_QP_AV | IBV_QP_QKEY)
+    });
+    assert_eq!(masks, [IBV_QP_QKEY, 0, 0]);
 }

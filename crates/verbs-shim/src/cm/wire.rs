@@ -62,6 +62,8 @@ pub(crate) struct Param {
     pub(crate) rnr_retry_count: u8,
     pub(crate) srq: u8,
     pub(crate) qp_num: u32,
+    /// The key of the queue pair, of datagrams.
+    pub(crate) qkey: Option<u32>,
     pub(crate) private: Vec<u8>,
 }
 
@@ -99,7 +101,8 @@ impl Frame {
                 Kind::Shm => 1,
             },
         ]);
-        bytes.extend([0; 5]);
+        bytes.push(param.qkey.is_some().into());
+        bytes.extend(param.qkey.unwrap_or(0).to_be_bytes());
         bytes.extend(private);
         bytes
     }
@@ -109,7 +112,21 @@ impl Frame {
         let (fixed, private) = body.split_first_chunk::<FIXED>()?;
         let (gid, rest) = fixed.split_first_chunk::<16>()?;
         let (num, rest) = rest.split_first_chunk::<4>()?;
-        let [responder, depth, flow, retry, rnr, srq, kind, ..] = *rest else {
+        let [
+            responder,
+            depth,
+            flow,
+            retry,
+            rnr,
+            srq,
+            kind,
+            datagrams,
+            a,
+            b,
+            c,
+            d,
+        ] = *rest
+        else {
             return None;
         };
         Some(Self {
@@ -128,6 +145,11 @@ impl Frame {
                 rnr_retry_count: rnr,
                 srq,
                 qp_num: u32::from_be_bytes(*num) & 0x00ff_ffff,
+                qkey: match datagrams {
+                    0 => None,
+                    1 => Some(u32::from_be_bytes([a, b, c, d])),
+                    _ => return None,
+                },
                 private: private.to_vec(),
             },
         })
@@ -177,6 +199,7 @@ mod tests {
                 rnr_retry_count: 5,
                 srq: 6,
                 qp_num: 0x0012_3456,
+                qkey: Some(0x789a_bcde),
                 private: b"private".to_vec(),
             },
         }
@@ -188,14 +211,24 @@ mod tests {
         assert_eq!(bytes.len(), HEADER + FIXED + 7);
         assert_eq!(&bytes[..8], b"RVCM\x01\x01\0\x27");
         assert_eq!(&bytes[24..35], &[0, 0x12, 0x34, 0x56, 1, 2, 3, 4, 5, 6, 1]);
+        assert_eq!(&bytes[35..40], &[1, 0x78, 0x9a, 0xbc, 0xde]);
         assert_eq!(Frame::read(&bytes[..]).expect("a frame"), frame());
     }
 
     #[test]
     fn what_is_no_frame_is_refused() {
         let good = frame().emit();
-        // Magic, version, kind of frame, length above the most, length below the least, provider.
-        for (at, value) in [(0, b'X'), (4, 2), (5, 9), (6, 0xff), (7, 1), (34, 2)] {
+        // Magic, version, kind of frame, length above the most, length below the least, provider, port space.
+        let wrong = [
+            (0, b'X'),
+            (4, 2),
+            (5, 9),
+            (6, 0xff),
+            (7, 1),
+            (34, 2),
+            (35, 2),
+        ];
+        for (at, value) in wrong {
             let mut bad = good.clone();
             bad[at] = value;
             assert!(Frame::read(&bad[..]).is_err(), "byte {at}");

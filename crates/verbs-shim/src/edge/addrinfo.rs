@@ -12,7 +12,7 @@ use crate::edge::args::{Arg, In, Object, Out, Take, Text};
 use crate::edge::ids::Sockaddr;
 use crate::edge::{exports, minus_one};
 use crate::log::{Subsys, refuse};
-use crate::sys::{IBV_QPT_RC, RDMA_PS_TCP, rdma_addrinfo};
+use crate::sys::{IBV_QPT_RC, IBV_QPT_UD, RDMA_PS_TCP, RDMA_PS_UDP, rdma_addrinfo};
 
 const RAI_PASSIVE: c_int = 1;
 const RAI_FAMILY: c_int = 8;
@@ -31,7 +31,7 @@ unsafe impl Object for AddrInfo {
 }
 
 /// Which side an endpoint is to be, and the address there: where it listens, or its peer.
-pub(crate) struct Side(Option<(bool, Sockaddr)>);
+pub(crate) struct Side(Option<(bool, Sockaddr, c_int)>);
 
 impl Arg for Side {
     type C = *const rdma_addrinfo;
@@ -48,7 +48,8 @@ impl Arg for Side {
             found.ai_dst_addr
         };
         // SAFETY: such a struct has NULL or an address there.
-        Self(Some((passive, unsafe { Sockaddr::from_c(address) })))
+        let address = unsafe { Sockaddr::from_c(address) };
+        Self(Some((passive, address, found.ai_port_space)))
     }
 }
 
@@ -58,8 +59,13 @@ impl Side {
     /// # Errors
     /// `EINVAL` without an address; those of [`Sockaddr::get`].
     pub(crate) fn get(&self) -> Result<(bool, SocketAddr)> {
-        let (passive, address) = self.0.as_ref().ok_or(Errno::EINVAL)?;
+        let (passive, address, _) = self.0.as_ref().ok_or(Errno::EINVAL)?;
         Ok((*passive, address.get()?.ok_or(Errno::EINVAL)?))
+    }
+
+    /// The port space of an id for it.
+    pub(crate) fn port_space(&self) -> c_int {
+        self.0.as_ref().map_or(RDMA_PS_TCP, |(_, _, space)| *space)
     }
 }
 
@@ -97,7 +103,7 @@ fn look_up(node: Option<&str>, service: Option<&str>, family: c_int) -> Result<S
 }
 
 /// The struct of an address on one side.
-fn found(address: SocketAddr, passive: bool) -> *mut rdma_addrinfo {
+fn found(address: SocketAddr, passive: bool, datagrams: bool) -> *mut rdma_addrinfo {
     let bytes = Address::Ip(address).to_bytes();
     let (source, peer) = if passive {
         (bytes, Vec::new())
@@ -111,8 +117,8 @@ fn found(address: SocketAddr, passive: bool) -> *mut rdma_addrinfo {
     let c = rdma_addrinfo {
         ai_flags: if passive { RAI_PASSIVE } else { 0 },
         ai_family: if address.is_ipv4() { 2 } else { 10 },
-        ai_qp_type: IBV_QPT_RC,
-        ai_port_space: RDMA_PS_TCP,
+        ai_qp_type: if datagrams { IBV_QPT_UD } else { IBV_QPT_RC },
+        ai_port_space: if datagrams { RDMA_PS_UDP } else { RDMA_PS_TCP },
         ai_src_len: source.len() as u32,
         ai_dst_len: peer.len() as u32,
         ai_src_addr: at(&source),
@@ -141,11 +147,14 @@ exports! {
         hints: In<'_, rdma_addrinfo>,
         result: Out<'_, *mut rdma_addrinfo>,
     ) -> c_int {
+        let datagrams = hints.get().is_some_and(|hints| {
+            hints.ai_port_space == RDMA_PS_UDP || hints.ai_qp_type == IBV_QPT_UD
+        });
         let hints = hints.get().map_or((0, 0), |hints| (hints.ai_flags, hints.ai_family));
         let family = if hints.0 & RAI_FAMILY != 0 { hints.1 } else { 0 };
         let address = look_up(node.get(), service.get(), family);
         minus_one(address.map(|address| {
-            result.set(found(address, hints.0 & RAI_PASSIVE != 0));
+            result.set(found(address, hints.0 & RAI_PASSIVE != 0, datagrams));
         }))
     }
 

@@ -16,7 +16,7 @@ use ripstop_types::{Errno, Result};
 use crate::engine::Remote;
 use crate::sys::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    IBV_WR_RDMA_WRITE_WITH_IMM, ibv_recv_wr, ibv_send_wr, ibv_send_wr_ud, ibv_sge,
 };
 
 /// An argument of a C call.
@@ -382,6 +382,12 @@ pub(crate) fn remote(wr: &ibv_send_wr) -> Remote {
         }
         _ => Remote::default(),
     }
+}
+
+/// Where a request of a queue pair of datagrams goes.
+pub(crate) fn datagram(wr: &ibv_send_wr) -> ibv_send_wr_ud {
+    // SAFETY: such requests have an address handle and two numbers there (`ibv_post_send(3)`).
+    unsafe { wr.wr.ud }
 }
 
 /// A list of requests.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ripstop_types::{Errno, Result};
 
 use crate::cm::wire::Param;
-use crate::cm::{Events, Id, QpOf};
+use crate::cm::{Events, Id, QpOf, Space};
 use crate::edge::addrinfo::Side;
 use crate::edge::args::{Changed, In, Must, Object as _, Out, Take, bytes};
 use crate::edge::ids::{
@@ -22,10 +22,11 @@ use crate::edge::{errno_of, exports, minus_one, or_null, refused};
 use crate::engine::cq::Channel;
 use crate::log::{Subsys, refuse};
 use crate::sys::{
-    IBV_QP_INIT_ATTR_PD, IBV_QPS_INIT, IBV_QPT_RC, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE,
-    IBV_SRQT_BASIC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP, ibv_context, ibv_cq, ibv_pd,
-    ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq_attr, ibv_srq_init_attr,
-    ibv_srq_init_attr_ex, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
+    IBV_QP_INIT_ATTR_PD, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_SRQ_INIT_ATTR_PD,
+    IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_BASIC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP,
+    RDMA_PS_UDP, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, rdma_cm_event,
+    rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 
 /// Most bytes of private data of a request, a reply and a rejection (`rdma_connect(3)` and others).
@@ -53,6 +54,7 @@ fn given(param: Option<&rdma_conn_param>, most: usize) -> Result<Param> {
         rnr_retry_count: param.rnr_retry_count,
         srq: param.srq,
         qp_num: param.qp_num,
+        qkey: None,
         private,
     })
 }
@@ -84,14 +86,20 @@ fn create_id(
     context: *mut c_void,
     ps: c_int,
 ) -> Result<*mut rdma_cm_id> {
-    if ps != RDMA_PS_TCP {
-        let why = format_args!("port space {ps:#x}: there are connections (RDMA_PS_TCP)");
-        return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
-    }
+    let space = match ps {
+        RDMA_PS_TCP => Space::Connections,
+        RDMA_PS_UDP => Space::Datagrams,
+        _ => {
+            let why = format_args!(
+                "port space {ps:#x}: there are connections (RDMA_PS_TCP) and datagrams (RDMA_PS_UDP)"
+            );
+            return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
+        }
+    };
     let (device, _) = opened()?;
     let engine = Arc::clone(&object::<Context>(device).engine);
     Ok(CmId::make(
-        Id::new(engine, events_of(channel))?,
+        Id::new(engine, space, events_of(channel))?,
         channel,
         context,
     ))
@@ -161,6 +169,14 @@ fn create_qp_with(
             format_args!("the id has a queue pair"),
         ));
     }
+    if init.qp_type != id.qp_type() {
+        let why = format_args!(
+            "a queue pair of type {}, where the port space of the id asks for {}",
+            init.qp_type,
+            id.qp_type()
+        );
+        return Err(refuse(Subsys::EpCtrl, Errno::EINVAL, why));
+    }
     let queues = (init.send_cq, init.recv_cq, init.srq);
     let made = make_qp_of(id, pd, init, make);
     if made.is_err() {
@@ -196,6 +212,13 @@ fn make_qp_of(
         num: qp.c.qp_base.qp_num,
     }));
     id.c.pd.store(pd, Relaxed);
+    if qp.is_ud() {
+        // It has no peer to wait for.
+        for to in [IBV_QPS_RTR, IBV_QPS_RTS] {
+            let (attr, mask) = id.id.qp_attr(to)?;
+            modify_qp(&qp, &attr, mask)?;
+        }
+    }
     Ok(())
 }
 
@@ -285,13 +308,14 @@ fn create_ep(
     pd: *mut ibv_pd,
     init: Option<&mut ibv_qp_init_attr>,
 ) -> Result<*mut rdma_cm_id> {
+    let made = create_id(ptr::null_mut(), ptr::null_mut(), side.port_space())?;
+    let id = object::<CmId>(made);
     // As `rdma_getaddrinfo` says of what it finds, whatever the attributes have.
     let mut init = init;
     if let Some(init) = &mut init {
-        init.qp_type = IBV_QPT_RC;
+        init.qp_type = id.qp_type();
     }
-    let made = create_id(ptr::null_mut(), ptr::null_mut(), RDMA_PS_TCP)?;
-    let prepared = prepare(&object::<CmId>(made), side, pd, init);
+    let prepared = prepare(&id, side, pd, init);
     if let Err(error) = prepared {
         destroy_id(given_up(made));
         return Err(error);
@@ -479,7 +503,11 @@ exports! {
     fn rdma_accept(id: Must<'_, CmId>, param: In<'_, rdma_conn_param>) -> c_int {
         minus_one(given(param.get(), PRIVATE[1]).and_then(|param| {
             id.id.accept(param)?;
-            id.complete()
+            match id.id.space {
+                Space::Connections => id.complete(),
+                // Nothing more is heard of it.
+                Space::Datagrams => Ok(()),
+            }
         }))
     }
 

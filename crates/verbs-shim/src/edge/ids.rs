@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! The ids, channels and events that programs have pointers to.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::net::SocketAddr;
@@ -11,16 +11,17 @@ use parking_lot::Mutex;
 use ripstop_core::Address;
 use ripstop_types::{AddrFormat, Errno, Result};
 
-use crate::cm::{Event, Events, Id};
+use crate::cm::wire::Param;
+use crate::cm::{Event, Events, Id, Space};
 use crate::edge::args::{Arg, Must, Object, Take, bytes};
 use crate::edge::made::Context;
 use crate::edge::objects::alloc_pd;
 use crate::edge::{device, errno_of};
 use crate::log::{Subsys, refuse};
 use crate::sys::{
-    IBV_QPT_RC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP,
-    SockaddrStorage, ibv_context, ibv_pd, ibv_qp_init_attr, rdma_cm_event, rdma_cm_id,
-    rdma_conn_param, rdma_event_channel,
+    IBV_QPT_RC, IBV_QPT_UD, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_REJECTED, RDMA_PS_TCP,
+    RDMA_PS_UDP, SockaddrStorage, ibv_ah_attr, ibv_context, ibv_pd, ibv_qp_init_attr,
+    rdma_cm_event, rdma_cm_id, rdma_cm_param, rdma_conn_param, rdma_event_channel, rdma_ud_param,
 };
 
 /// A channel of events.
@@ -156,6 +157,10 @@ impl CmId {
         fn null<T>() -> AtomicPtr<T> {
             AtomicPtr::new(ptr::null_mut())
         }
+        let (ps, qp_type) = match id.space {
+            Space::Connections => (RDMA_PS_TCP, IBV_QPT_RC),
+            Space::Datagrams => (RDMA_PS_UDP, IBV_QPT_UD),
+        };
         let c = rdma_cm_id {
             verbs: null(),
             channel: AtomicPtr::new(channel),
@@ -166,7 +171,7 @@ impl CmId {
             ib_addr: [const { AtomicU64::new(0) }; 5],
             path_rec: null(),
             num_paths: AtomicU64::new(0),
-            ps: RDMA_PS_TCP.into(),
+            ps: ps.into(),
             port_num: 0.into(),
             event: null(),
             send_cq_channel: null(),
@@ -175,7 +180,7 @@ impl CmId {
             recv_cq: null(),
             srq: null(),
             pd: null(),
-            qp_type: IBV_QPT_RC.into(),
+            qp_type: qp_type.into(),
         };
         let known = Arc::clone(&id);
         let template = Mutex::new(None);
@@ -194,6 +199,11 @@ impl CmId {
             self.c.port_num.store(1, Relaxed);
         }
         Ok(())
+    }
+
+    /// The type of its queue pair.
+    pub(crate) fn qp_type(&self) -> c_int {
+        self.c.qp_type.load(Relaxed)
     }
 
     /// Whether calls wait for their outcome: the id was made without a channel.
@@ -230,6 +240,45 @@ impl CmId {
     }
 }
 
+/// The parameters of an event, whose private data are kept beside them.
+fn parameters(id: &Id, param: &Param, private: &[u8]) -> rdma_cm_param {
+    let private_data = match private.is_empty() {
+        true => ptr::null(),
+        false => private.as_ptr().cast(),
+    };
+    let private_data_len = private.len() as u8;
+    match id.space {
+        Space::Connections => rdma_cm_param {
+            conn: rdma_conn_param {
+                private_data,
+                private_data_len,
+                responder_resources: param.responder_resources,
+                initiator_depth: param.initiator_depth,
+                flow_control: param.flow_control,
+                retry_count: param.retry_count,
+                rnr_retry_count: param.rnr_retry_count,
+                srq: param.srq,
+                qp_num: param.qp_num,
+            },
+        },
+        Space::Datagrams => rdma_cm_param {
+            ud: rdma_ud_param {
+                private_data,
+                private_data_len,
+                ah_attr: ibv_ah_attr {
+                    dgid: id.remote().0,
+                    is_global: 1,
+                    hop_limit: 64,
+                    port_num: 1,
+                    ..ibv_ah_attr::default()
+                },
+                qp_num: param.qp_num,
+                qkey: param.qkey.unwrap_or(0),
+            },
+        },
+    }
+}
+
 /// Makes the struct of an event, and of the id of a request. The channel, which the program names with `channel` or
 /// not at all, is locked meanwhile, so nobody destroys the ids. None for an event of an id that the program will
 /// not hear of. An event of a channel that it names is to be acknowledged.
@@ -263,30 +312,16 @@ pub(crate) fn deliver(
     let Event {
         kind,
         status,
-        param,
+        mut param,
         ..
     } = event;
-    let private = param.private;
+    let private = std::mem::take(&mut param.private);
     let c = rdma_cm_event {
         id,
         listen_id: listener,
         event: kind,
         status,
-        conn: rdma_conn_param {
-            private_data: match private.is_empty() {
-                true => ptr::null(),
-                false => private.as_ptr().cast(),
-            },
-            private_data_len: private.len() as u8,
-            responder_resources: param.responder_resources,
-            initiator_depth: param.initiator_depth,
-            flow_control: param.flow_control,
-            retry_count: param.retry_count,
-            rnr_retry_count: param.rnr_retry_count,
-            srq: param.srq,
-            qp_num: param.qp_num,
-        },
-        rest: [0; 4],
+        param: parameters(&event.id, &param, &private),
     };
     let made = CmEvent {
         c,

@@ -4,6 +4,7 @@
 use core::mem::offset_of;
 use core::ops::Deref;
 use core::sync::atomic::AtomicUsize;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::edge::args::{Arg, Must, Object};
@@ -12,8 +13,8 @@ use crate::edge::turn::Turn;
 use crate::engine::Engine;
 use crate::engine::cq::{Channel, Told, Unacked};
 use crate::sys::{
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_device, ibv_mr, ibv_pd, ibv_qp,
-    ibv_qp_ex, ibv_srq, ibv_wc, verbs_context,
+    IBV_QPT_UD, ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_device, ibv_mr,
+    ibv_pd, ibv_qp, ibv_qp_ex, ibv_srq, ibv_wc, verbs_context,
 };
 
 /// The device.
@@ -118,6 +119,21 @@ unsafe impl Object for Srq {
     type C = ibv_srq;
 }
 
+/// An address handle.
+#[repr(C)]
+pub(crate) struct Ah {
+    pub(crate) c: ibv_ah,
+    pub(crate) engine: Arc<Engine>,
+    /// Of which protection domain it is.
+    pub(crate) pd: u32,
+    pub(crate) ip: IpAddr,
+}
+
+// SAFETY: `#[repr(C)]`, and the struct comes first.
+unsafe impl Object for Ah {
+    type C = ibv_ah;
+}
+
 /// A queue pair.
 #[repr(C)]
 pub(crate) struct Qp {
@@ -132,6 +148,13 @@ pub(crate) struct Qp {
 // SAFETY: `#[repr(C)]`, and the struct comes first, at the beginning of its extended one.
 unsafe impl Object for Qp {
     type C = ibv_qp;
+}
+
+impl Qp {
+    /// Whether it is one of datagrams.
+    pub(crate) const fn is_ud(&self) -> bool {
+        self.c.qp_base.qp_type == IBV_QPT_UD
+    }
 }
 
 /// An object that the caller has by the pointer to its extended struct, which begins as the plain one does.

@@ -2,6 +2,7 @@
 //! The C functions: `libibverbs.so.1`'s and `librdmacm.so.1`'s, by their names.
 
 mod addrinfo;
+mod ah;
 mod args;
 mod building;
 mod cm;

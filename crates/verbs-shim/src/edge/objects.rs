@@ -20,10 +20,11 @@ use crate::engine::cq::{Channel, Told, Unacked};
 use crate::log::{Subsys, refuse};
 use crate::sys::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
-    IBV_CREATE_CQ_ATTR_SINGLE_THREADED, IBV_QP_EX_WITH_BASIC, IBV_QP_INIT_ATTR_CREATE_FLAGS,
-    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_RC, IBV_WC_STANDARD_FLAGS,
-    ibv_comp_channel, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    IBV_CREATE_CQ_ATTR_SINGLE_THREADED, IBV_QP_EX_WITH_BASIC, IBV_QP_EX_WITH_SENDS,
+    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    IBV_QPT_RC, IBV_QPT_UD, IBV_WC_STANDARD_FLAGS, ibv_comp_channel, ibv_cq, ibv_cq_ex,
+    ibv_cq_init_attr_ex, ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex,
 };
 
 /// The pointer that a program has for an object, so that it can be given out again.
@@ -89,9 +90,13 @@ pub(crate) fn create_qp_ex(pd: &Pd, init: &mut ibv_qp_init_attr_ex) -> Result<*m
         );
         return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
     }
-    if builds && init.send_ops_flags & !IBV_QP_EX_WITH_BASIC != 0 {
+    let operations = match init.qp_type {
+        IBV_QPT_UD => IBV_QP_EX_WITH_SENDS,
+        _ => IBV_QP_EX_WITH_BASIC,
+    };
+    if builds && init.send_ops_flags & !operations != 0 {
         let why = format_args!(
-            "operations {:#x}: there are sends, writes, reads, and atomics on 8 bytes",
+            "operations {:#x}: there are sends, and for RC writes, reads, and atomics on 8 bytes",
             init.send_ops_flags
         );
         return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
@@ -104,9 +109,9 @@ pub(crate) fn create_qp_ex(pd: &Pd, init: &mut ibv_qp_init_attr_ex) -> Result<*m
 
 /// Creates a queue pair, which `builds` requests by calls, or does not.
 fn make_qp(pd: &Pd, init: &mut ibv_qp_init_attr, builds: bool) -> Result<*mut ibv_qp> {
-    if init.qp_type != IBV_QPT_RC {
+    if ![IBV_QPT_RC, IBV_QPT_UD].contains(&init.qp_type) {
         let why = format_args!(
-            "queue pairs of type {}: there are reliable connected ones (RC)",
+            "queue pairs of type {}: there are reliable connected ones (RC) and those of datagrams (UD)",
             init.qp_type
         );
         return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
@@ -129,6 +134,7 @@ fn make_qp(pd: &Pd, init: &mut ibv_qp_init_attr, builds: bool) -> Result<*mut ib
         srq: srq.map(|srq| srq.id),
         all_signaled: init.sq_sig_all != 0,
         cap: init.cap,
+        ud: init.qp_type == IBV_QPT_UD,
     })?;
     init.cap = cap;
     let c = ibv_qp {
@@ -141,7 +147,7 @@ fn make_qp(pd: &Pd, init: &mut ibv_qp_init_attr, builds: bool) -> Result<*mut ib
         handle: id as u32,
         qp_num: num,
         state: AtomicI32::new(0),
-        qp_type: IBV_QPT_RC,
+        qp_type: init.qp_type,
         mutex_and_cond: [0; 11],
         events_completed: 0,
     };
@@ -425,7 +431,7 @@ exports! {
                 recv_cq: qp.c.qp_base.recv_cq,
                 srq: qp.c.qp_base.srq,
                 cap: made.cap,
-                qp_type: IBV_QPT_RC,
+                qp_type: qp.c.qp_base.qp_type,
                 sq_sig_all: c_int::from(made.all_signaled),
             });
         }))

@@ -5,8 +5,10 @@ use core::ffi::c_int;
 use ripstop_types::{Errno, Result};
 
 use crate::device::MAX_INLINE;
-use crate::edge::args::{Must, Out, Requests, Room, gather, remote};
+use crate::edge::args::{Must, Out, Requests, Room, datagram, gather, remote};
 use crate::edge::made::{Cq, Qp};
+use crate::edge::objects::named;
+use crate::edge::wr::to;
 use crate::edge::{exports, number};
 use crate::engine::{Asked, Op};
 use crate::log::{Subsys, refuse};
@@ -27,12 +29,20 @@ fn post_send(qp: &Qp, list: &mut Requests<'_, ibv_send_wr>) -> Result<()> {
             })?),
         };
         let (op, operands) = Op::of(wr.opcode, wr.imm_data, &remote(wr))?;
+        let to = match qp.is_ud() {
+            false => None,
+            true => {
+                let ud = datagram(wr);
+                Some(to(qp, named(ud.ah), ud.remote_qpn, ud.remote_qkey)?)
+            }
+        };
         posting.send(
             &Asked {
                 wr_id: wr.wr_id,
                 op,
                 operands,
                 flags: wr.send_flags,
+                to,
             },
             sges,
             inline,

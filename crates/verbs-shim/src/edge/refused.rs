@@ -91,14 +91,13 @@ macro_rules! refusals {
 }
 
 refusals! {
-    null "there are no datagrams (UD), so no address handles": ibv_create_ah ibv_create_ah_from_wc;
-    number "there are no datagrams (UD)": ibv_destroy_ah ibv_attach_mcast ibv_detach_mcast
-        ibv_init_ah_from_wc ibv_resolve_eth_l2_from_gid;
+    number "there is no multicast": ibv_attach_mcast ibv_detach_mcast;
+    number "addresses of Ethernet are not known": ibv_resolve_eth_l2_from_gid;
     number "a region cannot be changed": ibv_rereg_mr;
     null "there is no device memory": ibv_reg_dmabuf_mr ibv_import_dm;
     nothing "there is no device memory": ibv_unimport_dm ibv_unimport_mr ibv_unimport_pd;
     null "objects of other processes are not imported": ibv_import_mr ibv_import_pd;
-    minus_one "there are no datagrams (UD), so no multicast": rdma_join_multicast
+    minus_one "there is no multicast": rdma_join_multicast
         rdma_join_multicast_ex rdma_leave_multicast;
     minus_one "there are no ECE options": rdma_set_local_ece rdma_get_remote_ece;
     minus_one "sockets over verbs are not there: use a socket": rsocket;

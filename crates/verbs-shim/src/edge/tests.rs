@@ -8,21 +8,22 @@ use std::time::{Duration, Instant};
 use ripstop_mem::{Parked, copy_in};
 use ripstop_types::{Errno, Result};
 
+use crate::edge::ah::create_ah;
 use crate::edge::args::Must;
 use crate::edge::ids::{given_up, object};
-use crate::edge::made::{Context, Cq, Mr, Pd, Qp};
+use crate::edge::made::{Ah, Context, Cq, Mr, Pd, Qp};
 use crate::edge::objects::{alloc_pd, create_cq_ex, create_qp_ex, modify_qp, pointer, register};
-use crate::edge::wr::{at, begin, complete, inline, memory};
+use crate::edge::wr::{address, at, begin, complete, inline, memory};
 use crate::edge::{device, poll};
 use crate::engine::Remote;
 use crate::lent;
 use crate::sys::{
-    IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_EX_WITH_BASIC, IBV_QP_INIT_ATTR_PD,
-    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_STATE, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
-    IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM,
-    IBV_WC_SEND, IBV_WC_STANDARD_FLAGS, IBV_WC_SUCCESS, IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, ibv_cq_init_attr_ex, ibv_data_buf, ibv_qp_attr,
-    ibv_qp_cap, ibv_qp_init_attr_ex, ibv_sge,
+    IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_EX_WITH_BASIC, IBV_QP_EX_WITH_SENDS, IBV_QP_INIT_ATTR_PD,
+    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_QKEY, IBV_QP_STATE, IBV_QPS_INIT, IBV_QPS_RTR,
+    IBV_QPS_RTS, IBV_QPT_RC, IBV_QPT_UD, IBV_SEND_SIGNALED, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
+    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SEND, IBV_WC_STANDARD_FLAGS, IBV_WC_SUCCESS,
+    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, ibv_ah_attr,
+    ibv_cq_init_attr_ex, ibv_data_buf, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr_ex, ibv_sge,
 };
 
 /// What a hang takes.
@@ -43,7 +44,7 @@ fn cq_attr(wc_flags: u64) -> ibv_cq_init_attr_ex {
 }
 
 /// Extended attributes of a queue pair.
-fn qp_attr(cq: &Cq, send_ops_flags: u64) -> ibv_qp_init_attr_ex {
+fn qp_attr(cq: &Cq, qp_type: i32, send_ops_flags: u64) -> ibv_qp_init_attr_ex {
     ibv_qp_init_attr_ex {
         qp_context: ptr::null_mut(),
         send_cq: pointer(cq),
@@ -56,7 +57,7 @@ fn qp_attr(cq: &Cq, send_ops_flags: u64) -> ibv_qp_init_attr_ex {
             max_recv_sge: 1,
             max_inline_data: 16,
         },
-        qp_type: IBV_QPT_RC,
+        qp_type,
         sq_sig_all: 0,
         comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
         pd: ptr::null_mut(),
@@ -83,11 +84,16 @@ struct Side<'a> {
 
 impl Side<'_> {
     fn new() -> Self {
+        Self::of(IBV_QPT_RC, IBV_QP_EX_WITH_BASIC)
+    }
+
+    /// One whose queue pair is of this type and has these operations.
+    fn of(qp_type: i32, operations: u64) -> Self {
         let context = object::<Context>(device::open().expect("a device"));
         let pd = object::<Pd>(alloc_pd(&context));
         let cq = create_cq_ex(&context, &cq_attr(IBV_WC_STANDARD_FLAGS)).expect("a queue");
         let cq = object::<Cq>(cq.cast());
-        let mut init = qp_attr(&cq, IBV_QP_EX_WITH_BASIC);
+        let mut init = qp_attr(&cq, qp_type, operations);
         let qp = object::<Qp>(create_qp_ex(&pd, &mut init).expect("a queue pair"));
         let memory = Parked::park((0..64).collect());
         let start = memory.buf().addr();
@@ -119,6 +125,7 @@ impl Side<'_> {
         (attr.ah_attr.dgid, attr.ah_attr.is_global) = (peer.context.engine.gid(), 1);
         let mask = match state {
             IBV_QPS_RTR => IBV_QP_AV | IBV_QP_DEST_QPN,
+            IBV_QPS_INIT => IBV_QP_QKEY,
             _ => 0,
         };
         modify_qp(&self.qp, &attr, mask | IBV_QP_STATE).expect("a change of state");
@@ -257,9 +264,56 @@ fn requests_that_cannot_be_built_are_refused_as_a_whole() {
     );
     assert_eq!(build(&[&send, &send, &send, &send]), Err(Errno::ENOMEM));
     assert_eq!(build(&[]), Ok(()));
-    let unknown = create_qp_ex(&side.pd, &mut qp_attr(&side.cq, 1 << 7));
+    let unknown = create_qp_ex(&side.pd, &mut qp_attr(&side.cq, IBV_QPT_RC, 1 << 7));
     assert_eq!(unknown.map(|_| ()), Err(Errno::EOPNOTSUPP));
     let times = create_cq_ex(&side.context, &cq_attr(1 << 7));
     assert_eq!(times.map(|_| ()), Err(Errno::EOPNOTSUPP));
     side.end();
+}
+
+#[test]
+fn datagrams_are_built_with_the_handle_they_go_to() {
+    let [a, b] = [(); 2].map(|()| Side::of(IBV_QPT_UD, IBV_QP_EX_WITH_SENDS));
+    for state in [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS] {
+        a.connect(&b, state);
+        b.connect(&a, state);
+    }
+    let attr = ibv_ah_attr {
+        dgid: b.context.engine.gid(),
+        is_global: 1,
+        port_num: 1,
+        ..ibv_ah_attr::default()
+    };
+    let [handle, foreign] = [&a.pd, &b.pd].map(|pd| create_ah(pd, &attr).expect("a handle"));
+    let [handle, foreign] = [handle, foreign].map(object::<Ah>);
+    let num = b.qp.c.qp_base.qp_num;
+    let build = |ah| {
+        drop(a.qp.building.begin());
+        a.begin(10, IBV_WR_SEND_WITH_IMM, Remote::default());
+        address(&a.qp, ah, num, 0);
+        memory(&a.qp, &[a.sge(0, 4)]);
+        complete(&a.qp)
+    };
+    b.recv(1, &[b.sge(0, 64)]);
+    assert_eq!(build(None), Err(Errno::EINVAL));
+    assert_eq!(build(Some(&foreign)), Err(Errno::EINVAL));
+    assert_eq!(build(Some(&handle)), Ok(()));
+    assert_eq!(a.poll(1), [(10, IBV_WC_SUCCESS, IBV_WC_SEND, 4)]);
+    assert_eq!(b.poll(1), [(1, IBV_WC_SUCCESS, IBV_WC_RECV, 44)]);
+    let mut bytes = [0; 64];
+    copy_in(&mut bytes, b.memory.buf());
+    assert_eq!(bytes[40..44], [0, 1, 2, 3]);
+    // Operations that datagrams do not have.
+    let init = &mut qp_attr(&a.cq, IBV_QPT_UD, IBV_QP_EX_WITH_BASIC);
+    let made = create_qp_ex(&a.pd, init).map(|_| ());
+    assert_eq!(made, Err(Errno::EOPNOTSUPP));
+    assert_eq!(
+        a.context.engine.dealloc_pd(a.pd.c.handle),
+        Err(Errno::EBUSY)
+    );
+    for ah in [handle, foreign] {
+        ah.engine.destroy_ah(ah.pd);
+        drop(given_up::<Ah>(pointer(&*ah)).take());
+    }
+    [a, b].into_iter().for_each(Side::end);
 }

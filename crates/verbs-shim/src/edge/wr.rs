@@ -6,11 +6,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use ripstop_types::{Errno, Result};
 
 use crate::device::{MAX_INLINE, MAX_SGE};
-use crate::edge::args::{Array, gather};
+use crate::edge::args::{Array, This, gather};
 use crate::edge::building::{Building, Built};
-use crate::edge::made::{ExQp, Qp};
+use crate::edge::made::{Ah, ExQp, Qp};
 use crate::edge::{exports, number, refused};
-use crate::engine::{Asked, Op, Remote};
+use crate::engine::{Asked, Op, Remote, To};
 use crate::log::{Subsys, refuse};
 use crate::sys::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
@@ -27,6 +27,7 @@ pub(super) fn begin(qp: &Qp, opcode: c_int, imm: u32, remote: Remote) {
             op,
             operands,
             flags: qp.c.wr_flags.load(Relaxed),
+            to: None,
         },
         list: [ibv_sge::default(); MAX_SGE],
         count: 0,
@@ -41,6 +42,32 @@ pub(super) fn begin(qp: &Qp, opcode: c_int, imm: u32, remote: Remote) {
 /// Refuses a request.
 fn no(qp: &Qp, what: &str) {
     qp.building.get().note(refused::why(what));
+}
+
+/// Where a datagram of a queue pair goes that a program sends to this handle.
+pub(crate) fn to(qp: &Qp, ah: Option<&Ah>, num: u32, key: u32) -> Result<To> {
+    let wrong = |why: &str| {
+        let why = format_args!("a datagram {why}");
+        refuse(Subsys::EpData, Errno::EINVAL, why)
+    };
+    let ah = ah.ok_or_else(|| wrong("without an address handle"))?;
+    if !core::ptr::eq(ah.c.pd, qp.c.qp_base.pd) {
+        return Err(wrong("with an address handle of another protection domain"));
+    }
+    Ok(To {
+        ip: ah.ip,
+        num: num & 0x00ff_ffff,
+        key,
+    })
+}
+
+/// Says where the last request goes, which is a datagram.
+pub(super) fn address(qp: &Qp, ah: Option<&Ah>, num: u32, key: u32) {
+    let found = to(qp, ah, num, key);
+    qp.building.get().last(|built| {
+        built.asked.to = Some(found?);
+        Ok(())
+    });
 }
 
 /// Names the memory of the last request.
@@ -241,9 +268,9 @@ exports! {
         no(&qp, "ibv_wr_send_tso: there are no raw packets");
     }
 
-    /// Refused.
-    fn ripstop_verbs_wr_set_ud_addr(qp: ExQp<'_>, _ah: *mut c_void, _num: u32, _key: u32) {
-        no(&qp, "ibv_wr_set_ud_addr: there are no datagrams (UD)");
+    /// `ibv_wr_set_ud_addr`.
+    fn ripstop_verbs_wr_set_ud_addr(qp: ExQp<'_>, ah: This<'_, Ah>, num: u32, key: u32) {
+        address(&qp, ah.get(), num, key);
     }
 
     /// Refused.

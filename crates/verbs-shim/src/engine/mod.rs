@@ -3,6 +3,7 @@
 //! Everything is behind one lock. Calls that post or poll take it; so does the thread that serves a program
 //! which sleeps until a completion queue has something, or which posts what the provider cannot take at once.
 
+pub(crate) mod ah;
 pub(crate) mod cq;
 pub(crate) mod mr;
 mod posting;
@@ -25,15 +26,16 @@ use crate::device::{self, Choice, MAX_CQE, MAX_INLINE, MAX_QP, MAX_QP_WR, MAX_SG
 use crate::log::{self, Subsys, refuse};
 use crate::net::{self, Ended, Net};
 use crate::sys::{
-    IBV_ACCESS_LOCAL_WRITE, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_PORT, IBV_QP_STATE, IBV_QPS_ERR,
-    IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, ibv_gid, ibv_qp_attr, ibv_qp_cap,
-    ibv_wc,
+    IBV_ACCESS_LOCAL_WRITE, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_STATE,
+    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, ibv_gid, ibv_qp_attr,
+    ibv_qp_cap, ibv_wc,
 };
 use cq::{Channel, Cq, Told};
 use mr::Mr;
 use posting::Posting;
-use qp::{Failure, Parts, Qp, State};
-pub(crate) use request::{Asked, Op, Remote};
+pub(crate) use qp::GRH;
+use qp::{Datagrams, Failure, Parts, Qp, State};
+pub(crate) use request::{Asked, Op, Remote, To};
 use srq::Srq;
 
 /// What a queue pair is created with.
@@ -46,6 +48,8 @@ pub(crate) struct QpInit {
     pub(crate) srq: Option<usize>,
     pub(crate) all_signaled: bool,
     pub(crate) cap: ibv_qp_cap,
+    /// It is one of datagrams (UD).
+    pub(crate) ud: bool,
 }
 
 struct Inner {
@@ -53,7 +57,8 @@ struct Inner {
     cqs: Slab<Cq>,
     srqs: Slab<Srq>,
     mrs: HashMap<u32, Mr>,
-    pds: Slab<()>,
+    /// Protection domains, with the number of their address handles.
+    pds: Slab<usize>,
     generation: u16,
     next_key: u32,
     /// Room for what the provider reports, empty between calls.
@@ -64,6 +69,10 @@ struct Inner {
     failing: bool,
     serving: bool,
     closed: bool,
+    /// Queue pairs of datagrams, which the thread serves while the program does not poll.
+    datagrams: usize,
+    /// The program has polled since the thread looked.
+    polled: bool,
 }
 
 impl Inner {
@@ -88,6 +97,7 @@ impl Inner {
         {
             qp.ended(ended, &mut self.cqs);
             self.failing |= qp.is_failing();
+            self.stalled |= qp.is_ud() && qp.is_stalled();
         }
     }
 
@@ -95,11 +105,6 @@ impl Inner {
     fn next_generation(&mut self) -> u16 {
         self.generation = self.generation % 0x7fff + 1;
         self.generation
-    }
-
-    /// Whether the thread has something to do.
-    fn needs_service(&self) -> bool {
-        self.stalled || self.cqs.iter().any(|(_, cq)| cq.is_armed())
     }
 
     /// Posts what the provider did not take before.
@@ -173,6 +178,8 @@ impl Engine {
                 failing: false,
                 serving: false,
                 closed: false,
+                datagrams: 0,
+                polled: false,
             }),
             service: Condvar::new(),
         }))
@@ -193,21 +200,29 @@ impl Engine {
     // Protection domains
 
     pub(crate) fn alloc_pd(&self) -> u32 {
-        self.inner.lock().pds.insert(()) as u32
+        self.inner.lock().pds.insert(0) as u32
     }
 
     /// # Errors
-    /// `EBUSY` while regions or queue pairs use it (`ibv_alloc_pd(3)`).
+    /// `EBUSY` while regions, queues or address handles use it (`ibv_alloc_pd(3)`).
     pub(crate) fn dealloc_pd(&self, pd: u32) -> Result<()> {
         let mut inner = self.inner.lock();
         let used = inner.mrs.values().any(|mr| mr.pd == pd)
             || inner.qps.iter().any(|(_, qp)| qp.pd == pd)
-            || inner.srqs.iter().any(|(_, srq)| srq.pd == pd);
+            || inner.srqs.iter().any(|(_, srq)| srq.pd == pd)
+            || inner
+                .pds
+                .get(pd as usize)
+                .is_some_and(|handles| *handles > 0);
         if used {
-            let why = format_args!("the protection domain has regions or queues");
+            let why = format_args!("the protection domain has regions, queues or address handles");
             return Err(refuse(Subsys::Domain, Errno::EBUSY, why));
         }
-        inner.pds.try_remove(pd as usize).ok_or(Errno::EINVAL)
+        inner
+            .pds
+            .try_remove(pd as usize)
+            .map(drop)
+            .ok_or(Errno::EINVAL)
     }
 
     // Memory regions
@@ -323,6 +338,7 @@ impl Engine {
     /// `EINVAL` for a queue that there is not.
     pub(crate) fn poll(&self, cq: usize, into: &mut [ibv_wc]) -> Result<usize> {
         let mut inner = self.inner.lock();
+        inner.polled = true;
         if inner.cqs.get(cq).ok_or(Errno::EINVAL)?.is_empty() {
             self.progress(&mut inner);
         }
@@ -350,7 +366,8 @@ impl Engine {
     /// Creates a queue pair; returns its handle, its number, and what it has.
     ///
     /// # Errors
-    /// `EINVAL` for more than the device has, `ENOMEM` for too many queue pairs; of opening an endpoint.
+    /// `EINVAL` for more than the device has, `ENOMEM` for too many queue pairs, `EOPNOTSUPP` for datagrams to a shared
+    /// receive queue; of opening an endpoint.
     pub(crate) fn create_qp(&self, init: &QpInit) -> Result<(usize, u32, ibv_qp_cap)> {
         let cap = init.cap;
         let sizes = cap.max_send_wr.max(cap.max_recv_wr) <= MAX_QP_WR
@@ -362,6 +379,10 @@ impl Engine {
                  bytes inline"
             );
             return Err(refuse(Subsys::EpCtrl, Errno::EINVAL, why));
+        }
+        if init.ud && init.srq.is_some() {
+            let why = format_args!("datagrams do not go to shared receive queues");
+            return Err(refuse(Subsys::EpCtrl, Errno::EOPNOTSUPP, why));
         }
         if self.inner.lock().qps.len() >= MAX_QP {
             let why = format_args!("there are {MAX_QP} queue pairs");
@@ -397,7 +418,9 @@ impl Engine {
                 ..cap
             },
             port: endpoint,
+            ud: init.ud.then(|| Datagrams::new(self.gid())),
         };
+        inner.datagrams += usize::from(init.ud);
         if let Some(srq) = init.srq {
             inner.srqs.get_mut(srq).ok_or(Errno::EINVAL)?.users += 1;
         }
@@ -410,14 +433,16 @@ impl Engine {
         Ok((handle, num, cap))
     }
 
-    /// Destroys a queue pair: its requests and completions are gone.
+    /// Destroys a queue pair: its requests and completions are gone. Datagrams may take a second to arrive.
     ///
     /// # Errors
     /// `EINVAL` for one that there is not.
     pub(crate) fn destroy_qp(&self, qp: usize) -> Result<()> {
+        self.linger(qp);
         let mut inner = self.inner.lock();
         let mut qp = inner.qps.try_remove(qp).ok_or(Errno::EINVAL)?;
         qp.clear();
+        inner.datagrams -= usize::from(qp.is_ud());
         if let Some(srq) = qp.srq.and_then(|srq| inner.srqs.get_mut(srq)) {
             srq.users -= 1;
         }
@@ -429,7 +454,7 @@ impl Engine {
             }
         }
         drop(inner);
-        if let Some(peer) = qp.peer {
+        for peer in qp.take_peers().into_iter().chain(qp.peer) {
             self.net.remove(peer);
         }
         Ok(())
@@ -476,10 +501,14 @@ impl Engine {
                 if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
                     return Err(wrong("there is port 1 only"));
                 }
+                if qp.is_ud() && from == State::Reset && mask & IBV_QP_QKEY == 0 {
+                    return Err(wrong("datagrams need IBV_QP_QKEY"));
+                }
                 // It has none where a change to RESET has failed.
                 self.reopen(qp, srqs)?;
                 qp.state = State::Init;
             }
+            (State::Init, IBV_QPS_RTR) if qp.is_ud() => qp.state = State::Rtr,
             (State::Init, IBV_QPS_RTR) => {
                 if mask & (IBV_QP_AV | IBV_QP_DEST_QPN) != IBV_QP_AV | IBV_QP_DEST_QPN {
                     return Err(wrong("it needs IBV_QP_AV and IBV_QP_DEST_QPN"));
@@ -512,6 +541,8 @@ impl Engine {
             _ => inner.take_early(early),
         }
         self.posted(&mut inner, id);
+        // Without a thread, datagrams are taken when the program polls.
+        let _ = self.serve(&mut inner);
         Ok(())
     }
 
@@ -571,6 +602,7 @@ impl Engine {
             srq: qp.srq,
             all_signaled: qp.all_signaled,
             cap: qp.cap,
+            ud: qp.is_ud(),
         };
         Ok((attr, init))
     }

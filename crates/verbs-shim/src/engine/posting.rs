@@ -8,7 +8,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::device::MAX_MSG;
 use crate::engine::mr::resolve;
-use crate::engine::qp::State;
+use crate::engine::qp::{MTU, State};
 use crate::engine::request::{Asked, Op, Recv, Send};
 use crate::engine::{Engine, Inner};
 use crate::log::{self, Subsys, refuse};
@@ -59,6 +59,7 @@ impl Posting<'_> {
             return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
         }
         let op = wr.op;
+        qp.check(wr)?;
         let mut send = Send::new(wr.wr_id, op);
         send.signaled = wr.flags & IBV_SEND_SIGNALED != 0;
         send.solicited = wr.flags & IBV_SEND_SOLICITED != 0;
@@ -79,6 +80,7 @@ impl Posting<'_> {
                 return Err(refuse(Subsys::EpData, Errno::EINVAL, why));
             }
             None => {
+                let most = if qp.is_ud() { MTU as u64 } else { MAX_MSG };
                 let writes = matches!(op, Op::Read { .. } | Op::Atomic { .. });
                 let found = resolve(list, qp.pd, writes, |key| mrs.get(&key));
                 send.sges = match found {
@@ -90,7 +92,7 @@ impl Posting<'_> {
                         log::warn(Subsys::EpData, why);
                         Err(IBV_WC_LOC_PROT_ERR)
                     }
-                    Some(sges) if sges.len() > MAX_MSG => Err(IBV_WC_LOC_LEN_ERR),
+                    Some(sges) if sges.len() > most => Err(IBV_WC_LOC_LEN_ERR),
                     Some(sges) => match op {
                         Op::Atomic { .. } if sges.len() != 8 || sges.bufs().len() != 1 => {
                             Err(IBV_WC_LOC_QP_OP_ERR)
@@ -108,6 +110,7 @@ impl Posting<'_> {
                     .collect(),
             ));
         }
+        send.to = wr.to.map(|to| qp.route(to, &*self.engine.net));
         qp.post_send(send, cqs)
     }
 

@@ -5,6 +5,8 @@
 //! gone. Messages are tagged with both queue pair numbers. A completion of the provider marks a request as
 //! done; requests leave the front of their queue only, so a program sees them in order.
 
+mod ud;
+
 use std::collections::VecDeque;
 
 use ripstop_mem::UserBuf;
@@ -22,6 +24,10 @@ use crate::sys::{
     IBV_WC_REM_INV_REQ_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
     IBV_WC_WR_FLUSH_ERR, ibv_qp_attr, ibv_qp_cap, ibv_wc,
 };
+
+#[cfg(test)]
+pub(crate) use ud::Loss;
+pub(crate) use ud::{Datagrams, GRH, MTU, PATIENCE};
 
 /// The tag of messages from one queue pair to another.
 pub(super) const fn tag(to: u32, from: u32) -> u64 {
@@ -67,6 +73,8 @@ pub(crate) struct Parts {
     pub(crate) all_signaled: bool,
     pub(crate) cap: ibv_qp_cap,
     pub(crate) port: Box<dyn Port>,
+    /// Of a queue pair of datagrams.
+    pub(crate) ud: Option<Datagrams>,
 }
 
 /// A queue pair.
@@ -88,6 +96,8 @@ pub(crate) struct Qp {
     /// None after an error.
     pub(crate) port: Option<Box<dyn Port>>,
     pub(crate) peer: Option<FiAddr>,
+    /// Of a queue pair of datagrams, which has no peer.
+    ud: Option<Datagrams>,
     slot: usize,
     sends: VecDeque<Send>,
     /// Number of the first of `sends`.
@@ -119,6 +129,7 @@ impl Qp {
             attr: ibv_qp_attr::default(),
             port: Some(parts.port),
             peer: None,
+            ud: parts.ud,
             slot,
             sends: VecDeque::new(),
             send_base: 0,
@@ -195,8 +206,14 @@ impl Qp {
             return;
         }
         if self.failing.is_none() {
-            let posted = self.advance_recvs().and_then(|()| self.advance_sends());
+            let posted = match self.is_ud() {
+                true => self.advance_datagrams(),
+                false => self.advance_recvs().and_then(|()| self.advance_sends()),
+            };
             self.failing = posted.err();
+            if self.is_ud() {
+                self.retire(cqs);
+            }
         }
     }
 
@@ -226,6 +243,11 @@ impl Qp {
         let sends = self.state == State::Rts && self.posted < self.sends.len();
         let recvs =
             matches!(self.state, State::Rtr | State::Rts) && self.recv_posted < self.recvs.len();
+        let recvs = if self.is_ud() {
+            self.lacks_receives()
+        } else {
+            recvs
+        };
         sends || recvs
     }
 
@@ -351,6 +373,10 @@ impl Qp {
 
     /// Takes the end of a request from the provider.
     pub(crate) fn ended(&mut self, ended: &Ended, cqs: &mut Slab<Cq>) {
+        if self.is_ud() {
+            self.datagram_ended(ended, cqs);
+            return;
+        }
         let number = ended.context as u32;
         let failure = if ended.context >> 63 == 1 {
             let at = number.wrapping_sub(self.recv_base) as usize;
@@ -519,9 +545,16 @@ impl Qp {
     pub(crate) fn fail(&mut self, failure: Failure, cqs: &mut Slab<Cq>) {
         self.state = State::Err;
         self.failing = None;
-        // Nobody uses the buffers after this.
-        self.port = None;
+        self.end_port();
         self.flush(failure, cqs);
+    }
+
+    /// Drops the endpoint: nobody uses the buffers after this.
+    fn end_port(&mut self) {
+        self.port = None;
+        if let Some(ud) = &mut self.ud {
+            ud.forget();
+        }
     }
 
     /// Counts everything posted as gone: what the provider still reports of it must not be taken for the end of
@@ -578,7 +611,7 @@ impl Qp {
 
     /// Ends it without completions: it is destroyed, or reset.
     pub(crate) fn clear(&mut self) {
-        self.port = None;
+        self.end_port();
         self.failing = None;
         self.count_off();
         for mut send in std::mem::take(&mut self.sends) {

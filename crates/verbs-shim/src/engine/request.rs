@@ -1,5 +1,7 @@
 //! Requests of a queue pair, and the messages that end receives.
 
+use std::net::IpAddr;
+
 use ripstop_mem::Parked;
 use ripstop_types::{Errno, Result};
 
@@ -20,6 +22,8 @@ pub(super) const IMM: u64 = 1;
 pub(super) const WRITTEN: u64 = 2;
 /// The receiver wants to be told (`IBV_SEND_SOLICITED`).
 pub(super) const SOLICITED: u64 = 4;
+/// It is a datagram.
+pub(super) const DATAGRAM: u64 = 8;
 
 /// What a request to send does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +56,14 @@ pub(crate) struct Remote {
     pub(crate) swap: u64,
 }
 
+/// Where a datagram goes, and with which key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct To {
+    pub(crate) ip: IpAddr,
+    pub(crate) num: u32,
+    pub(crate) key: u32,
+}
+
 /// A request to send as a program asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
@@ -61,6 +73,8 @@ pub(crate) struct Asked {
     pub(crate) operands: [u64; 2],
     /// Of `enum ibv_send_flags`.
     pub(crate) flags: u32,
+    /// Where a datagram goes.
+    pub(crate) to: Option<To>,
 }
 
 impl Op {
@@ -142,6 +156,8 @@ pub(crate) struct Send {
     pub(crate) sges: core::result::Result<Sges, i32>,
     /// Inline data, or the operands of an atomic.
     pub(crate) lent: Option<Parked>,
+    /// Where a datagram goes.
+    pub(crate) to: Option<To>,
     pub(super) stage: Stage,
 }
 
@@ -155,6 +171,7 @@ impl Send {
             solicited: false,
             sges: Ok(Sges::NONE),
             lent: None,
+            to: None,
             stage: Stage::Waiting,
         }
     }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ripstop_types::{Errno, Result};
 
+use crate::engine::qp::PATIENCE;
 use crate::engine::{Engine, Inner};
 use crate::log::{Subsys, refuse};
 
@@ -14,6 +15,37 @@ const RETRY: Duration = Duration::from_millis(1);
 
 /// How long the thread waits for completions before it looks whether it is still needed.
 const WAIT: Duration = Duration::from_millis(500);
+
+/// How long a program may be away that has queue pairs of datagrams, before the thread takes what comes for them. While it
+/// polls, peers that are faster wait for it; while it does not, what finds no receive is dropped.
+const AWAY: Duration = Duration::from_millis(200);
+
+/// What the thread has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Nothing,
+    /// To look whether the program polls.
+    Watch,
+    /// To wait so long for completions.
+    Serve(Duration),
+}
+
+impl Inner {
+    /// What the thread has to do.
+    fn work(&self) -> Work {
+        if self.stalled {
+            Work::Serve(RETRY)
+        } else if self.cqs.iter().any(|(_, cq)| cq.is_armed()) {
+            Work::Serve(WAIT)
+        } else if self.datagrams == 0 {
+            Work::Nothing
+        } else if self.polled {
+            Work::Watch
+        } else {
+            Work::Serve(AWAY)
+        }
+    }
+}
 
 impl Engine {
     /// Sees to what comes of posting to a queue pair.
@@ -61,14 +93,31 @@ impl Engine {
     }
 
     /// Takes all of what the provider has completed, before a queue pair is moved to the state of error: what has
-    /// arrived completes as such.
+    /// arrived completes as such. Receives of datagrams are not given back meanwhile, so it comes to an end.
     pub(super) fn catch_up(&self, inner: &mut Inner) {
-        while self.progress(inner) > 0 {}
+        while self.take(inner) > 0 {}
+        self.progress(inner);
+    }
+
+    /// Lets datagrams of a queue pair arrive that is about to be destroyed: their requests are done, so the program does
+    /// not wait for them.
+    pub(super) fn linger(&self, qp: usize) {
+        let since = Instant::now();
+        while since.elapsed() < PATIENCE {
+            {
+                let mut inner = self.inner.lock();
+                self.progress(&mut inner);
+                if inner.qps.get(qp).is_none_or(|qp| !qp.is_sending()) {
+                    return;
+                }
+            }
+            self.net.wait(RETRY);
+        }
     }
 
     /// Has the thread serve, if there is something to serve.
     pub(super) fn serve(self: &Arc<Self>, inner: &mut Inner) -> Result<()> {
-        if !inner.needs_service() {
+        if inner.work() == Work::Nothing {
             return Ok(());
         }
         if inner.serving {
@@ -99,13 +148,19 @@ impl Engine {
             let timeout = {
                 let mut inner = self.inner.lock();
                 self.progress(&mut inner);
-                while !inner.needs_service() && !inner.closed {
-                    self.service.wait(&mut inner);
+                loop {
+                    if inner.closed {
+                        return;
+                    }
+                    match inner.work() {
+                        Work::Serve(timeout) => break timeout,
+                        Work::Nothing => self.service.wait(&mut inner),
+                        Work::Watch => {
+                            inner.polled = false;
+                            self.service.wait_for(&mut inner, AWAY);
+                        }
+                    }
                 }
-                if inner.closed {
-                    return;
-                }
-                if inner.stalled { RETRY } else { WAIT }
             };
             self.net.wait(timeout);
         }

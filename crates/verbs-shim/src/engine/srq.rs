@@ -328,6 +328,7 @@ mod tests {
             srq: Some(srq),
             all_signaled: true,
             cap: ibv_qp_cap::default(),
+            ud: false,
         };
         let (qp, to, _) = engine.create_qp(&init).expect("a queue pair");
         let from = to ^ 1;

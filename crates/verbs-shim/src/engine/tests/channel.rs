@@ -25,6 +25,7 @@ fn a_queue_that_is_armed_tells_of_a_completion_once() {
             srq: None,
             all_signaled: true,
             cap,
+            ud: false,
         };
         let (qp, num, _) = b.engine.create_qp(&init).expect("a queue pair");
         let mut c = b;

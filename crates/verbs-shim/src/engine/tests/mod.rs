@@ -1,6 +1,7 @@
 //! Two devices of one process: what a program sees of its queue pairs, over tcp and over shm.
 
 mod channel;
+mod datagrams;
 mod refusals;
 mod requests;
 mod shared;
@@ -75,6 +76,7 @@ impl Side {
             srq: None,
             all_signaled: false,
             cap,
+            ud: false,
         };
         let (qp, num, _) = engine.create_qp(&init).expect("a queue pair");
         let memory = Parked::park((0..=255).collect());
@@ -132,6 +134,7 @@ impl Side {
     }
 
     /// The next completion.
+    #[track_caller]
     fn wait(&self) -> ibv_wc {
         let since = Instant::now();
         let mut wc = [ibv_wc::default()];
@@ -166,6 +169,7 @@ fn wr(wr_id: u64, opcode: i32, remote: Remote) -> Asked {
         op,
         operands,
         flags: IBV_SEND_SIGNALED,
+        to: None,
     }
 }
 

@@ -28,6 +28,7 @@ fn another(side: &Side, srq: usize) -> (usize, u32) {
         srq: Some(srq),
         all_signaled: false,
         cap,
+        ud: false,
     };
     let (qp, num, _) = side.engine.create_qp(&init).expect("a queue pair");
     (qp, num)
