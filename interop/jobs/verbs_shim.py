@@ -28,18 +28,23 @@ LONG = 1000
 # What rping says that its connection has ended, or a request on it.
 ENDED = re.compile(r"DISCONNECT EVENT|wait for \w+ state|cma event|completion failed")
 
+# The port of udaddy.
+UDADDY = 7174
+
 PERFTEST = ("ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw", "ib_atomic_bw")
 
 
 def cases():
     """Every program over tcp and shm: data verified where the program can; a side that is killed; a refusal."""
-    found = [Case(f"{NAME}/ibv_devinfo", devinfo), Case(f"{NAME}/udaddy", refused)]
+    found = [Case(f"{NAME}/ibv_devinfo", devinfo), Case(f"{NAME}/multicast", refused)]
     found += [Case(f"{NAME}/{kind}/{program}{flag}", pair(kind, program, ["-n", "100", "-F", flag]))
               for kind, program, flag in (("tcp", "ib_send_lat", "-R"), ("shm", "ib_write_bw", "-R"),
                                           ("tcp", "ib_send_bw", "-e"), ("tcp", "ib_write_bw", "--use_old_post_send"))]
     found += [Case(f"{NAME}/hosts/{name}", across(command, flag)) for name, command, flag in (
         ("rping", ["rping", "-v", "-V", "-C", str(ROUNDS)], "-a"), ("ib_write_bw", ["ib_write_bw", "-n", "100", "-F"], ""),
-        ("ib_write_bw-R", ["ib_write_bw", "-n", "100", "-F", "-R"], ""))]
+        ("ib_write_bw-R", ["ib_write_bw", "-n", "100", "-F", "-R"], ""),
+        ("ibv_ud_pingpong", ["ibv_ud_pingpong", "-g", "0"], ""))]
+    found.append(Case(f"{NAME}/tcp/ib_send_lat-UD-R", pair("tcp", "ib_send_lat", ["-c", "UD", "-n", "100", "-F", "-R"])))
     for kind in ("tcp", "shm"):
         add = lambda name, body: found.append(Case(f"{NAME}/{kind}/{name}", body))  # noqa: E731
         add("ibv_rc_pingpong", pair(kind, "ibv_rc_pingpong", ["-g", "0", "-c"]))
@@ -48,6 +53,13 @@ def cases():
         add("ibv_srq_pingpong", pair(kind, "ibv_srq_pingpong", ["-g", "0", "-c", "-n", "100"]))
         add("ibv_srq_pingpong-events", pair(kind, "ibv_srq_pingpong", ["-g", "0", "-c", "-e", "-n", "100"]))
         add("ib_send_bw-srq", pair(kind, "ib_send_bw", ["-n", "100", "-F", "--use-srq", "-q", "4"]))
+        add("udaddy", udaddy(kind))
+        add("ibv_ud_pingpong", pair(kind, "ibv_ud_pingpong", ["-g", "0"]))
+        add("ibv_ud_pingpong-events", pair(kind, "ibv_ud_pingpong", ["-g", "0", "-e"]))
+        add("ibv_ud_pingpong-server-killed", left_alone(kind, "server"))
+        add("ibv_ud_pingpong-client-killed", left_alone(kind, "client"))
+        for program in ("ib_send_bw", "ib_send_lat"):
+            add(f"{program}-UD", pair(kind, program, ["-c", "UD", "-n", "1000", "-F"]))
         add("rping", rping(kind))
         add("rping-server-killed", killed(kind, "server"))
         add("rping-client-killed", killed(kind, "client"))
@@ -154,6 +166,49 @@ def killed(kind, whom):
         if status < 0:
             raise Failed(f"rping dies of signal {-status} after its {whom} was killed")
         ended(bench, server, output, 1)
+
+    return body
+
+
+def udaddy(kind):
+    """A case: datagrams of several ids that ask by rdma_cm where they go, as long as the MTU, and their answers."""
+
+    def body(bench):
+        # Its port is always the same, so each run has an address of its own.
+        high, low = divmod(free_port(), 256)
+        address = f"127.7.{high}.{low}"
+        command = ["udaddy", "-c", "3", "-C", "20", "-S", "4096"]
+        for text in both(bench, kind, [*command, "-b", address], [*command, "-s", address], UDADDY):
+            if "data transfers complete" not in text or "return status 0" not in text:
+                raise Failed("udaddy does not report success")
+
+    return body
+
+
+def left_alone(kind, whom):
+    """A case: one side of an exchange of datagrams is killed, and the other one waits on: it gets no error."""
+
+    def body(bench):
+        port = free_port()
+        command = ["ibv_ud_pingpong", "-g", "0", "-p", str(port), "-n", "100000000"]
+        server, output = start_server(bench, kind, command, port)
+        client = process.start([*command, "127.0.0.1"], environment(bench, kind), bench.scratch, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(1)
+        if client.poll() is not None or server.poll() is not None:
+            raise Failed("no datagrams are exchanged")
+        victim, other = (server, client) if whom == "server" else (client, server)
+        victim.kill()
+        victim.wait(20)
+        time.sleep(2)
+        if other.poll() is not None:
+            raise Failed(f"ibv_ud_pingpong ends with exit status {other.poll()} when its {whom} is killed")
+        process.end_all()
+        text = output.read_text(errors="replace")
+        with open(bench.log, "a", encoding="utf-8") as log:
+            log.write(text)
+        if "Failed status" in text:
+            raise Failed("a datagram fails")
 
     return body
 
@@ -310,7 +365,7 @@ def devinfo(bench):
 
 
 def refused(bench):
-    """Datagrams are refused with the error, and the log has the reason."""
-    done = bench.run(["udaddy", "-s", "127.0.0.1"], 60, environment(bench, "tcp"))
-    if done.status in (0, None) or "there are connections (RDMA_PS_TCP)" not in done.output:
-        raise Failed(f"udaddy: {done.ending}{done.telling_line()}")
+    """Groups are refused with the error, and the log has the reason."""
+    done = bench.run(["mckey", "-m", "239.1.2.3", "-b", "127.0.0.1"], 60, environment(bench, "tcp"))
+    if done.status in (0, None) or "there is no multicast" not in done.output:
+        raise Failed(f"mckey: {done.ending}{done.telling_line()}")
