@@ -50,15 +50,21 @@ impl Inner {
 impl Engine {
     /// Sees to what comes of posting to a queue pair.
     pub(super) fn posted(self: &Arc<Self>, inner: &mut Inner, qp: usize) {
-        let Some(qp) = inner.qps.get(qp) else {
+        let Some(qp) = inner.qps.get_mut(qp) else {
             return;
         };
+        let met_stuck = qp.take_met_stuck();
         if qp.is_failing() {
             self.settle(inner);
-        } else if qp.is_stalled() {
+            return;
+        }
+        if qp.is_stalled() {
             inner.stalled = true;
             // Without a thread, what waits goes on when the program polls.
             let _ = self.serve(inner);
+        }
+        if met_stuck {
+            self.progress(inner);
         }
     }
 

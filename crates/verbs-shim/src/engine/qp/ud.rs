@@ -92,6 +92,8 @@ pub(crate) struct Datagrams {
     peers: HashMap<Place, Peer>,
     under_way: Slab<(Parked, Place)>,
     clock: u64,
+    /// One was for a peer that is stuck: whether it takes any again is to be looked at.
+    met_stuck: bool,
     /// How many are lost, by [`Loss`].
     losses: [u64; 4],
 }
@@ -106,6 +108,7 @@ impl Datagrams {
             peers: HashMap::new(),
             under_way: Slab::new(),
             clock: 0,
+            met_stuck: false,
             losses: [0; 4],
         }
     }
@@ -228,6 +231,7 @@ impl Datagrams {
             Err(_) => Some(Loss::Unreachable),
         };
         peer.waiting = peer.waiting.saturating_sub(1);
+        self.met_stuck |= peer.stuck;
         if let Some(loss) = loss {
             self.lost(num, loss);
         }
@@ -341,6 +345,13 @@ impl Qp {
         let peers = self.ud.iter().flat_map(|ud| ud.peers.values());
         let mut taking = peers.filter(|peer| !peer.stuck);
         self.state == State::Rts && taking.any(|peer| peer.waiting + peer.under_way > 0)
+    }
+
+    /// Whether a datagram was for a peer that is stuck, since this was last asked. Such requests are done at once, so a
+    /// program that sends on may never find its completion queue empty, and poll for more.
+    pub(crate) fn take_met_stuck(&mut self) -> bool {
+        let ud = self.ud.as_mut();
+        ud.is_some_and(|ud| std::mem::take(&mut ud.met_stuck))
     }
 
     /// Its peers, which it forgets.

@@ -330,6 +330,7 @@ fn a_peer_that_takes_nothing_does_not_block_the_others() {
         drop(stopped);
         // It goes on where it was.
         wait_for_losses(&b, Loss::NoReceive, u64::from(imm) - 1);
+        wait_for_last(&a, &b);
     });
 }
 
