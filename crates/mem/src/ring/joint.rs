@@ -32,6 +32,7 @@ use core::sync::atomic::AtomicU64 as PrivateU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::ring::grant::Grant;
+use crate::ring::layout::WHAT_WORDS;
 use crate::ring::primitive::RawJoint;
 
 /// The most parts of a joint copy.
@@ -73,9 +74,6 @@ impl State {
         self.front() < self.back()
     }
 }
-
-/// Words that say what a joint copy is of.
-pub(super) const WHAT_WORDS: usize = 5;
 
 /// What a joint copy is of.
 pub trait Joint: Copy + Debug + PartialEq {

@@ -54,6 +54,9 @@ pub(super) const SMALL_CREDIT_OFFSET: usize = 16;
 #[cfg(not(loom))]
 pub(super) const CLAIM_OFFSETS: [usize; 2] = [0x200, 0x300];
 
+/// Words that say what a joint copy is of; the state is before them.
+pub(super) const WHAT_WORDS: usize = 5;
+
 /// The offset of the words of joint copies of messages that come by each direction.
 #[cfg(not(loom))]
 pub(super) const JOINT_MESSAGE_OFFSETS: [usize; 2] = [0x400, 0x500];

@@ -11,8 +11,7 @@ mod shared;
 
 use core::sync::atomic::Ordering;
 
-use crate::ring::joint::WHAT_WORDS;
-use crate::ring::layout::GRANT_SLOTS;
+use crate::ring::layout::{GRANT_SLOTS, WHAT_WORDS};
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU32, AtomicU64};

@@ -12,8 +12,9 @@ use alloc::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::ring::joint::WHAT_WORDS;
-use crate::ring::layout::{GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES};
+use crate::ring::layout::{
+    GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, WHAT_WORDS,
+};
 use crate::{UserBuf, copy_in, copy_out};
 
 struct Slot {

@@ -9,11 +9,10 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::UserBuf;
-use crate::ring::joint::WHAT_WORDS;
 use crate::ring::layout::{
     APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, ENTRY_BYTES, GRANT_SLOTS, JOINT_ACCESS_OFFSETS,
     JOINT_MESSAGE_OFFSETS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError,
-    SMALL_CREDIT_OFFSET, STATE_BYTES, STATUS_PAGE_BYTES,
+    SMALL_CREDIT_OFFSET, STATE_BYTES, STATUS_PAGE_BYTES, WHAT_WORDS,
 };
 use crate::ring::racy_copy;
 
