@@ -264,8 +264,7 @@ impl<J: Joint> JointHelper<J> {
     #[must_use]
     pub fn what(&self) -> Option<J> {
         let state = State(self.words.load());
-        let what = self.words.what();
-        state.is_open().then(|| J::from_words(what))
+        state.is_open().then(|| J::from_words(self.words.what()))
     }
 
     /// Claims the next part from the back, of a joint copy of this, if that is below `end`: the part

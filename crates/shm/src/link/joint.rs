@@ -5,7 +5,9 @@ use std::time::Duration;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{Joint, JointAccess, JointLeader, JointMessage, MAX_JOINT_PARTS};
+use ripstop_mem::ring::{
+    Joint, JointAccess, JointHelper, JointLeader, JointMessage, MAX_JOINT_PARTS,
+};
 use ripstop_os::{IoVecMut, clock};
 use ripstop_stream::{Attached, GetPieces, Got, JointCopy, Payload};
 
@@ -85,22 +87,8 @@ impl JointCopy<ShmLink> for RingJoint {
         };
         let (peer, joint) = (rings.attach_target(process), rings.reader.joint_messages());
         let began = clock::now();
-        let mut done = true;
-        while done && let Some(claimed) = joint.claim() {
-            let piece = part(payload.len, claimed).and_then(|(at, len)| {
-                let from = Payload {
-                    address: payload.address.checked_add(at)?,
-                    len,
-                };
-                Some((from, into.slice(at as usize, len as usize)?))
-            });
-            done = piece.is_some_and(|(from, into)| {
-                let mut pieces = GetPieces::new();
-                pieces.push(IoVecMut::from_user(into));
-                attach.lock().read(peer, &[from], pieces)
-            });
-        }
-        joint.close();
+        let places = (into, payload.address);
+        let done = copy_from_front(&mut attach.lock(), peer, joint, places, false);
         if !is_finished_soon(joint) {
             return Got::Pending { done };
         }
@@ -142,28 +130,13 @@ impl JointCopy<ShmLink> for RingJoint {
             return false;
         };
         let (peer, joint) = (rings.attach_target(process), rings.writer.joint_messages());
-        let mut attach = attach.lock();
-        if message.len > from.len() as u64 || !attach.is_attachable(peer) {
-            return false;
-        }
-        let Some(mut end) = parts(message.len) else {
+        // The receiver may want less of it than there is.
+        let len = usize::try_from(message.len).ok();
+        let Some(from) = len.and_then(|len| from.slice(0, len)) else {
             return false;
         };
-        let mut helped = false;
-        while let Some(claimed) = joint.claim(message, end) {
-            end = claimed;
-            let piece = part(message.len, claimed).and_then(|(at, len)| {
-                let into = Payload {
-                    address: message.address.checked_add(at)?,
-                    len,
-                };
-                Some((from.slice(at as usize, len as usize)?, into))
-            });
-            let done = piece.is_some_and(|(from, into)| attach.push(peer, from, into));
-            joint.copied(done);
-            helped = true;
-        }
-        helped
+        let places = (from, message.address);
+        copy_from_back(&mut attach.lock(), peer, (joint, message), places, true)
     }
 
     fn asked_access(link: &ShmLink) -> Option<JointAccess> {
@@ -179,26 +152,50 @@ impl JointCopy<ShmLink> for RingJoint {
             return;
         };
         let (peer, joint) = (rings.attach_target(process), rings.reader.joint_accesses());
-        let mut attach = attach.lock();
-        if memory.len() as u64 != access.len || !attach.is_attachable(peer) {
-            return;
-        }
-        let Some(mut end) = parts(access.len) else {
-            return;
-        };
-        while let Some(claimed) = joint.claim(access, end) {
-            end = claimed;
+        if memory.len() as u64 == access.len {
+            let places = (memory, access.address);
             // What the peer writes is read from there, and what it reads is written.
-            let done = copy_part(
-                &mut attach,
-                peer,
-                (memory, access.address),
-                !access.write,
-                claimed,
-            );
-            joint.copied(done);
+            let write = !access.write;
+            copy_from_back(&mut attach.lock(), peer, (joint, access), places, write);
         }
     }
+}
+
+/// The leader copies parts until none is left to claim, or one cannot be copied: then none is left either. Returns whether
+/// all that it has claimed are copied. Of `places`, and of `write`, [`copy_part`] tells.
+fn copy_from_front<J: Joint>(
+    attach: &mut Attach,
+    peer: Target<'_>,
+    joint: &JointLeader<J>,
+    places: (UserBuf, u64),
+    write: bool,
+) -> bool {
+    let mut done = true;
+    while done && let Some(claimed) = joint.claim() {
+        done = copy_part(attach, peer, places, write, claimed);
+    }
+    joint.close();
+    done
+}
+
+/// The helper copies parts of a joint copy until none is left to claim. Returns whether it has claimed any.
+fn copy_from_back<J: Joint>(
+    attach: &mut Attach,
+    peer: Target<'_>,
+    (joint, what): (&JointHelper<J>, J),
+    places: (UserBuf, u64),
+    write: bool,
+) -> bool {
+    let Some(mut end) = parts(places.0.len() as u64).filter(|_| attach.is_attachable(peer)) else {
+        return false;
+    };
+    let mut helped = false;
+    while let Some(claimed) = joint.claim(what, end) {
+        end = claimed;
+        joint.copied(copy_part(attach, peer, places, write, claimed));
+        helped = true;
+    }
+    helped
 }
 
 /// Copies one part between memory of this side and as much from an address of the peer on: to there if it is to
@@ -257,11 +254,7 @@ pub(super) fn access(
     };
     let began = clock::now();
     joint.open(access, parts);
-    let mut done = true;
-    while done && let Some(claimed) = joint.claim() {
-        done = copy_part(attach, peer, (here, access.target), write, claimed);
-    }
-    joint.close();
+    let done = copy_from_front(attach, peer, joint, (here, access.target), write);
     let is_finished = is_finished_soon(joint);
     attach.helped = joint.taken() > 0;
     if !is_finished {
