@@ -1,6 +1,6 @@
 //! Cross-memory attach: direct access to memory of a peer that cannot be mapped, by its address
 //! (`process_vm_readv(2)`). It serves large operations where it is faster than the stream, or the owner
-//! computes or has no processor.
+//! computes or has no processor. An owner that polls copies parts of long ones ([`State::help_access`]).
 //!
 //! Order and the end of a region are kept as in [`direct`](crate::region::direct). A region is offered only
 //! to a peer that asks for it: programs register far more memory than a status page has slots.
