@@ -5,8 +5,8 @@
 //!
 //! Through the ring a payload costs a copy at each side. This side knows how long its own copies take, from
 //! the ring and to it, where payloads go both ways; and, where one payload or part comes right behind the
-//! other, how long both sides take together: a reader waits for the writer then, or a writer for room. All of this
-//! depends on what the other side copies meanwhile, so it is measured as it happens. The cost of attach depends on
+//! other, how long both sides take together: a reader waits for the writer then, or a writer for room. Where each message
+//! answers another, it waits for more than that, which does not count. All of this depends on what the other side copies meanwhile, so it is measured as it happens. The cost of attach depends on
 //! the length, since a call costs as much as some 10 KiB, and on how many payloads are copied by one call.
 
 use std::time::Duration;
@@ -65,8 +65,9 @@ const MARGIN: u32 = 16;
 /// Measurements of another kind after which those of one kind do not count any more.
 const OTHERS_UNTIL_STALE: u8 = 64;
 
-/// A copy from the ring or to it came right behind the one before, if the time between the two is at most this many
-/// times that of the copy. A writer may wait for room for [`CREDIT_BYTES`] at once.
+/// A copy from the ring or to it waited for the other side's copy, if the time between it and the one before is at most
+/// this many times that of the copy; longer ones are the program's. A writer may wait for room for [`CREDIT_BYTES`] at
+/// once.
 const MAX_GAP_COPIES: u32 = 4;
 
 /// How much room a reader gives back at once, in bytes: a quarter of a ring's large buffer.
@@ -168,19 +169,20 @@ impl RecentCost {
 #[derive(Clone, Copy, Debug, Default)]
 struct RingCost {
     copies: RecentCost,
-    /// From the end of one copy to the end of the next that came right behind it.
+    /// From the end of one copy to the end of the next, where both are of a stream.
     periods: RecentCost,
     /// When a copy ended, if the next one is timed too.
     last: Option<Duration>,
 }
 
 impl RingCost {
-    /// Takes a copy that began and ended then, right behind the one before if the gap is not longer than `max_gap`.
-    fn note(&mut self, len: u64, (began, ended): (Duration, Duration), max_gap: Duration) {
+    /// Takes a copy that began and ended then. It is of a stream with the one before if the gap is not longer than
+    /// `max_gap`.
+    fn note(&mut self, len: u64, (began, ended): (Duration, Duration), max_gap: Option<Duration>) {
         self.copies.note(len, ended.saturating_sub(began));
         match self.last.take() {
             None => self.last = Some(ended),
-            Some(last) if began.saturating_sub(last) <= max_gap => {
+            Some(last) if max_gap.is_some_and(|gap| began.saturating_sub(last) <= gap) => {
                 self.periods.note(len, ended.saturating_sub(last));
             }
             Some(_) => self.periods.note_other(),
@@ -302,13 +304,15 @@ impl CopyChoice {
         self.choose(class);
     }
 
-    /// A copy through the ring began and ended then. Returns whether the next one is to be timed too.
+    /// A copy through the ring began and ended then. `streams` says that it can have waited for the
+    /// other side's copies only ([`CopyWaits`](crate::copy_waits::CopyWaits)). Returns whether the next copy is to be
+    /// timed too.
     pub(crate) fn note_copy(
         &mut self,
         what: RingCopy,
         len: u64,
-        began: Duration,
-        ended: Duration,
+        (began, ended): (Duration, Duration),
+        streams: bool,
     ) -> bool {
         let elapsed = ended.saturating_sub(began);
         let (copies, others, max_gap) = match what {
@@ -323,7 +327,7 @@ impl CopyChoice {
                 MAX_GAP_COPIES * (CREDIT_BYTES / len.max(1)).max(1) as u32 * elapsed,
             ),
         };
-        copies.note(len, (began, ended), max_gap);
+        copies.note(len, (began, ended), streams.then_some(max_gap));
         others.note_other();
         self.choose_all();
         let is_next_timed = self.ring_reads.last.is_some() || self.ring_writes.last.is_some();
@@ -401,12 +405,8 @@ mod tests {
             match choice.next_way(len) {
                 Way::Ring => {
                     by_ring += 1;
-                    choice.note_copy(
-                        RingCopy::Read,
-                        len,
-                        Duration::ZERO,
-                        Duration::from_nanos(ring),
-                    );
+                    let ended = Duration::from_nanos(ring);
+                    choice.note_copy(RingCopy::Read, len, (Duration::ZERO, ended), true);
                 }
                 Way::Attach => choice.note_attach(len, 1, Duration::from_nanos(attach)),
             }
@@ -427,9 +427,9 @@ mod tests {
         );
     }
 
-    /// The time, as the copies of a test have taken it.
+    /// The time, as the copies of a test have taken it, and whether they are those of a stream.
     #[derive(Default)]
-    struct Clock(Duration);
+    struct Clock(Duration, bool);
 
     impl Clock {
         fn copy(&mut self, choice: &mut CopyChoice, what: RingCopy, nanos: u64) {
@@ -439,7 +439,7 @@ mod tests {
         fn copy_of(&mut self, choice: &mut CopyChoice, what: RingCopy, len: u64, nanos: u64) {
             let began = self.0;
             self.0 += Duration::from_nanos(nanos);
-            choice.note_copy(what, len, began, self.0);
+            choice.note_copy(what, len, (began, self.0), self.1);
         }
     }
 
@@ -478,7 +478,8 @@ mod tests {
     #[test]
     fn a_sender_that_takes_longer_counts_where_parts_follow_each_other() {
         for (gap, way) in [(1500, Way::Attach), (50_000, Way::Ring)] {
-            let (mut choice, mut clock) = (CopyChoice::new(CopyMode::Auto), Clock::default());
+            let mut choice = CopyChoice::new(CopyMode::Auto);
+            let mut clock = Clock(Duration::ZERO, true);
             for _ in 0..2 * MIN_SAMPLES {
                 clock.0 += Duration::from_nanos(gap);
                 clock.copy(&mut choice, RingCopy::Read, 500);
@@ -490,7 +491,8 @@ mod tests {
 
     #[test]
     fn a_writer_that_waits_for_room_counts_that() {
-        let (mut choice, mut clock) = (CopyChoice::new(CopyMode::Auto), Clock::default());
+        let mut choice = CopyChoice::new(CopyMode::Auto);
+        let mut clock = Clock(Duration::ZERO, true);
         for copies in 0..8 * u64::from(MIN_SAMPLES) {
             // There is room for two at once.
             clock.0 += Duration::from_nanos(2000 * (copies % 2));
@@ -502,6 +504,23 @@ mod tests {
             clock.copy_of(&mut choice, RingCopy::Write, 8 * KIB, 400);
         }
         assert_eq!(choice.preferred(8 * KIB), Way::Ring);
+    }
+
+    #[test]
+    fn a_round_trip_is_no_cost_of_the_ring() {
+        for what in [RingCopy::Read, RingCopy::Write] {
+            for (streams, way) in [(false, Way::Ring), (true, Way::Attach)] {
+                let mut choice = CopyChoice::new(CopyMode::Auto);
+                let mut clock = Clock(Duration::ZERO, streams);
+                for _ in 0..4 * MIN_SAMPLES {
+                    // The other side answers.
+                    clock.0 += Duration::from_nanos(1100);
+                    clock.copy_of(&mut choice, what, 4 * KIB, 300);
+                    choice.note_attach(4 * KIB, 1, Duration::from_nanos(800));
+                }
+                assert_eq!(choice.preferred(4 * KIB), way, "{what:?}");
+            }
+        }
     }
 
     #[test]
@@ -540,7 +559,7 @@ mod tests {
         assert_eq!(choice.take_limit(), None);
         for _ in 0..MIN_SAMPLES {
             let ended = Duration::from_nanos(2000);
-            choice.note_copy(RingCopy::Read, 16 * KIB, Duration::ZERO, ended);
+            choice.note_copy(RingCopy::Read, 16 * KIB, (Duration::ZERO, ended), true);
             choice.note_attach(16 * KIB, 1, Duration::from_micros(4));
             choice.note_attach(32 * KIB, 1, Duration::from_micros(2));
         }
@@ -550,7 +569,7 @@ mod tests {
             for _ in 0..200 {
                 choice.note_attach(1 << exponent, 1, Duration::from_secs(1));
                 let ended = Duration::from_nanos(1);
-                choice.note_copy(RingCopy::Read, 1 << exponent, Duration::ZERO, ended);
+                choice.note_copy(RingCopy::Read, 1 << exponent, (Duration::ZERO, ended), true);
             }
         }
         assert_eq!(choice.take_limit(), Some(NO_LIMIT));

@@ -11,6 +11,7 @@
 mod attach;
 mod copies;
 mod copy_choice;
+mod copy_waits;
 mod greeting;
 mod link;
 mod listener;

@@ -21,6 +21,7 @@ use ripstop_types::{Errno, Result};
 use crate::attach::{Attach, Target};
 use crate::copies::{DomainCopies, Tally};
 use crate::copy_choice::{CopyMode, RingCopy};
+use crate::copy_waits::CopyWaits;
 use crate::name::Name;
 use crate::params::NAME;
 use crate::records::{RECORD_BYTES, Record, RecordReader};
@@ -60,8 +61,9 @@ const MIN_TIMED_BYTES: usize = Copies::MIN_BYTES as usize;
 const UNTIMED_COPIES: u32 = 13;
 
 /// Bytes that are copied from the ring behind a copy by attach until the time counts again: meanwhile the ring
-/// has left the processor's caches, and each part of it is to be there again.
-const MIN_READ_BYTES: usize = 64 << 10;
+/// has left the processor's caches, and each part of it is to be there again. It is fewer bytes than a row of messages
+/// has that takes the ring to see what that costs.
+const MIN_READ_BYTES: usize = 16 << 10;
 
 /// How many bytes a ring has taken or delivered.
 type RingResult = core::result::Result<usize, RingError>;
@@ -94,6 +96,7 @@ struct Rings {
     attach: Option<Mutex<Attach>>,
     /// Copies to or from the ring that are not timed.
     copies_until_timed: AtomicU32,
+    copy_waits: CopyWaits,
     /// Bytes of long copies from the ring since payloads were copied by attach, up to [`MIN_READ_BYTES`].
     read_since_attach: AtomicUsize,
     /// Counts of the domain, to which those of this connection are added when it ends.
@@ -291,6 +294,15 @@ impl Rings {
             self.read_since_attach.store(read, Ordering::Relaxed);
             return copy();
         }
+        let streams = match what {
+            RingCopy::Read => self.copy_waits.begin_read(self.writer.entries_written()),
+            RingCopy::Write => self.copy_waits.begin_write(),
+        };
+        let copy = || {
+            let count = copy();
+            self.copy_waits.end(what, len, count.unwrap_or(len));
+            count
+        };
         let copies = self.copies_until_timed.load(Ordering::Relaxed);
         if copies > 0 {
             self.copies_until_timed.store(copies - 1, Ordering::Relaxed);
@@ -301,8 +313,8 @@ impl Rings {
         if let Ok(len @ MIN_TIMED_BYTES..) = count {
             let ended = clock::now();
             self.with_attach(|attach| {
-                let len = len as u64;
-                let untimed = match attach.choice.note_copy(what, len, began, ended) {
+                let (len, time) = (len as u64, (began, ended));
+                let untimed = match attach.choice.note_copy(what, len, time, streams) {
                     true => 0,
                     false => UNTIMED_COPIES,
                 };
@@ -517,6 +529,7 @@ impl Link for ShmLink {
             self.rings.get_or_init(|| Rings {
                 attach: attach.map(Mutex::new),
                 copies_until_timed: AtomicU32::new(0),
+                copy_waits: CopyWaits::default(),
                 read_since_attach: AtomicUsize::new(MIN_READ_BYTES),
                 copies,
                 sent_in_place: Tally::default(),
