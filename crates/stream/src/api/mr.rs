@@ -33,8 +33,8 @@ pub struct Mr<T: Transport, K: Mode> {
     /// It is gone from there.
     closed: AtomicBool,
     counter: <K as Locking>::Lock<Option<Arc<Counter<T, K>>>>,
-    /// What peers' devices reach it by.
-    _registered: Option<RegionOf<T>>,
+    /// What peers' devices reach it by, until it is closed.
+    registered: <K as Locking>::Lock<Option<RegionOf<T>>>,
     pub(crate) domain: Arc<Domain<T, K>>,
 }
 
@@ -119,7 +119,7 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             looked,
             closed: AtomicBool::new(id.is_none()),
             counter: <K as Locking>::Lock::new(None),
-            _registered: registered,
+            registered: <K as Locking>::Lock::new(registered),
             domain: Arc::clone(domain),
         }))
     }
@@ -235,6 +235,10 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
             let mut state = self.domain.lock();
             // Under the lock, as its id may be another's next.
             let closed = self.closed.load(Ordering::Relaxed) || state.try_close_mr(id, evict);
+            if closed {
+                // Devices write without a word to the engine, so the memory is the owner's only after this.
+                *self.registered.lock() = None;
+            }
             self.closed.store(closed, Ordering::Release);
             return closed;
         }
