@@ -198,6 +198,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 static struct {
 	char *start;
 	size_t length;
+	int access;
 	struct ibv_mr *mr;
 } regions[REGIONS];
 
@@ -208,7 +209,6 @@ struct {
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, int access)
 {
-	(void)access;
 	if (registrations.refuse) {
 		registrations.refuse--;
 		errno = ENOMEM;
@@ -223,6 +223,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, int acc
 		*mr = (struct ibv_mr){ pd->context, pd, start, length, key, key, key };
 		regions[key].start = start;
 		regions[key].length = length;
+		regions[key].access = access;
 		regions[key].mr = mr;
 		registrations.made++;
 		return mr;
@@ -263,6 +264,16 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	registrations.ended++;
 	free(mr);
 	return 0;
+}
+
+/* Whether some of this memory is registered for writes, of this process or of peers; for a test that gives memory back. */
+bool may_be_written(const char *start, size_t length)
+{
+	for (uint32_t key = 1; key < REGIONS; key++)
+		if (regions[key].mr && regions[key].access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) &&
+		    start < regions[key].start + regions[key].length && regions[key].start < start + length)
+			return true;
+	return false;
 }
 
 /* The memory that a key lets be reached; a request for other memory is a fault of the caller's. */
@@ -468,6 +479,56 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return &qp->raw;
 }
 
+/* Reads that are under way while a test holds them back, oldest first: until it lets them go, or their queue pair is gone. What is
+   posted behind them overtakes them. */
+static struct held {
+	struct qp *qp;
+	struct ibv_send_wr wr;
+	struct ibv_sge pieces[PIECES];
+	struct held *next;
+} *held;
+
+/* For a test to set. */
+bool holds_reads;
+
+static void hold(struct qp *qp, const struct ibv_send_wr *wr)
+{
+	struct held *read = new(sizeof *read), **end = &held;
+
+	read->qp = qp;
+	read->wr = *wr;
+	read->wr.sg_list = read->pieces;
+	for (int i = 0; i < wr->num_sge; i++)
+		read->pieces[i] = wr->sg_list[i];
+	while (*end)
+		end = &(*end)->next;
+	*end = read;
+}
+
+/* How many there are. */
+unsigned held_reads(void)
+{
+	unsigned count = 0;
+
+	for (const struct held *read = held; read; read = read->next)
+		count++;
+	return count;
+}
+
+static void forget_held(const struct qp *qp)
+{
+	for (struct held **read = &held; *read;) {
+		struct held *gone = *read;
+
+		if (gone->qp != qp) {
+			read = &gone->next;
+			continue;
+		}
+		*read = gone->next;
+		free(gone);
+	}
+}
+
 /* What is not done any more ends, on both sides. */
 static void disconnect(struct qp *qp)
 {
@@ -488,6 +549,7 @@ int ibv_destroy_qp(struct ibv_qp *raw)
 		disconnect(qp->peer);
 		qp->peer->peer = NULL;
 	}
+	forget_held(qp);
 	free(qp);
 	return 0;
 }
@@ -608,6 +670,10 @@ static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send
 			wc.opcode = IBV_WC_RDMA_WRITE;
 			break;
 		case IBV_WR_RDMA_READ:
+			if (holds_reads) {
+				hold(qp, wr);
+				continue;
+			}
 			move(wr, true);
 			wc.opcode = IBV_WC_RDMA_READ;
 			break;
@@ -619,6 +685,25 @@ static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send
 			complete(raw->send_cq, &wc);
 	}
 	return 0;
+}
+
+/* Carries out what was held back; of a connection that has ended, flushes it. */
+void let_go_reads(void)
+{
+	while (held) {
+		struct held *read = held;
+		struct qp *qp = read->qp;
+		struct ibv_wc wc = { .wr_id = read->wr.wr_id, .qp_num = qp->raw.qp_num, .opcode = IBV_WC_RDMA_READ };
+
+		held = read->next;
+		if (qp->failed || !qp->peer)
+			wc.status = IBV_WC_WR_FLUSH_ERR;
+		else
+			move(&read->wr, true);
+		if (wc.status || qp->all_signalled || read->wr.send_flags & IBV_SEND_SIGNALED)
+			complete(qp->raw.send_cq, &wc);
+		free(read);
+	}
 }
 
 static struct ibv_context *context(void)
