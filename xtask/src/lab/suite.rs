@@ -92,6 +92,9 @@ struct Row {
 struct Example {
     package: String,
     name: String,
+    /// Features of the package.
+    #[serde(default)]
+    features: Vec<String>,
 }
 
 impl Example {
@@ -99,6 +102,7 @@ impl Example {
     fn build(&self, ws: &Workspace) -> anyhow::Result<PathBuf> {
         let mut cargo = ws.cargo();
         cargo.args(["build", "--quiet", "--package", &self.package]);
+        cargo.args(["--features", &self.features.join(",")]);
         let status = cargo.args(["--example", &self.name]).status()?;
         ensure!(status.success(), "cargo cannot build example {}", self.name);
         Ok(ws.target.join("debug/examples").join(&self.name))
