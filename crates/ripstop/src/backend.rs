@@ -3,8 +3,10 @@
 //! A call costs one predictable branch: each variant holds a provider's own objects, so that
 //! the rest is the provider's own code. Adding a provider is a line wherever one has a `cfg` here.
 
-#[cfg(not(any(feature = "tcp", feature = "shm")))]
-compile_error!("without a provider there is nothing to open: enable the feature `tcp` or `shm`");
+#[cfg(not(any(feature = "tcp", feature = "shm", feature = "verbs")))]
+compile_error!(
+    "without a provider there is nothing to open: enable the feature `tcp`, `shm` or `verbs`"
+);
 
 #[cfg(feature = "lnx")]
 use ripstop_lnx::LnxProvider;
@@ -12,6 +14,8 @@ use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 #[cfg(feature = "tcp")]
 use ripstop_tcp::{RxmTcpProvider, TcpProvider};
+#[cfg(feature = "verbs")]
+use ripstop_verbs::RxmVerbsProvider;
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, LazyLock};
@@ -53,6 +57,8 @@ macro_rules! any {
             Shm($object<ShmProvider>),
             #[cfg(feature = "lnx")]
             Lnx($object<LnxProvider>),
+            #[cfg(feature = "verbs")]
+            RxmVerbs($object<RxmVerbsProvider>),
         }
     )*};
 }
@@ -83,6 +89,8 @@ macro_rules! each {
             Self::Shm(ref $object) => $body,
             #[cfg(feature = "lnx")]
             Self::Lnx(ref $object) => $body,
+            #[cfg(feature = "verbs")]
+            Self::RxmVerbs(ref $object) => $body,
         }
     };
     ($any:expr, $object:ident => $body:expr, $into:ident) => {
@@ -95,6 +103,8 @@ macro_rules! each {
             Self::Shm(ref $object) => $body.map($into::Shm),
             #[cfg(feature = "lnx")]
             Self::Lnx(ref $object) => $body.map($into::Lnx),
+            #[cfg(feature = "verbs")]
+            Self::RxmVerbs(ref $object) => $body.map($into::RxmVerbs),
         }
     };
 }
@@ -135,6 +145,9 @@ static RXM: LazyLock<Listed<RxmTcpProvider>> = LazyLock::new(|| Listed::new(RxmT
 static SHM: LazyLock<Listed<ShmProvider>> = LazyLock::new(|| Listed::new(ShmProvider::new));
 #[cfg(feature = "lnx")]
 static LNX: LazyLock<Listed<LnxProvider>> = LazyLock::new(|| Listed::new(LnxProvider::new));
+#[cfg(feature = "verbs")]
+static RXM_VERBS: LazyLock<Listed<RxmVerbsProvider>> =
+    LazyLock::new(|| Listed::new(RxmVerbsProvider::new));
 
 /// Sees to it that the registry has the enabled providers.
 pub(crate) fn register() {
@@ -146,6 +159,8 @@ pub(crate) fn register() {
     LazyLock::force(&SHM);
     #[cfg(feature = "lnx")]
     LazyLock::force(&LNX);
+    #[cfg(feature = "verbs")]
+    LazyLock::force(&RXM_VERBS);
 }
 
 impl AnyFabric {
@@ -161,6 +176,11 @@ impl AnyFabric {
             "shm" => SHM.provider.fabric(&info.fabric).map(Self::Shm),
             #[cfg(feature = "lnx")]
             "lnx" => LNX.provider.fabric(&info.fabric).map(Self::Lnx),
+            #[cfg(feature = "verbs")]
+            "verbs;ofi_rxm" => {
+                let fabric = RXM_VERBS.provider.fabric(&info.fabric);
+                fabric.map(Self::RxmVerbs)
+            }
             _ => Err(Errno::ENODATA),
         }
     }

@@ -236,7 +236,7 @@ impl DomainBuilder<'_> {
 
     /// How long a peer that is connected to may take before it answers;
     /// [`Domain::ANSWER_TIMEOUT`] unless this or the environment (`FI_TCP_ANSWER_TIMEOUT`,
-    /// `FI_SHM_ANSWER_TIMEOUT`, milliseconds) says otherwise.
+    /// `FI_SHM_ANSWER_TIMEOUT`, `FI_RIPSTOP_RXM_ANSWER_TIMEOUT`, milliseconds) says otherwise.
     ///
     /// The kernel connects to any process that listens. One that speaks the protocol answers as
     /// soon as its program makes progress; one that does not never does. Nothing else tells them

@@ -82,7 +82,8 @@ impl Hints {
         self
     }
 
-    /// The domain, by name; for IP providers the network interface (`"eth0"`).
+    /// The domain, by name: for IP providers the network interface (`"eth0"`), over RDMA the device
+    /// (`"mlx5_0"`).
     pub fn interface(mut self, name: impl Into<String>) -> Self {
         self.domain_attr().name = Some(name.into());
         self

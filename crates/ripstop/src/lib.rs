@@ -45,10 +45,15 @@
 //! gives [`Connection`]s. All of these are cheap handles that any thread may use at any time,
 //! and that close with their last clone.
 //!
-//! Providers are cargo features, chosen by name at run time, all on by default: `tcp`, which speaks
+//! Providers are cargo features, chosen by name at run time. On by default are `tcp`, which speaks
 //! the protocol of libfabric's `tcp` provider on the wire; `shm` for the processes of one
 //! machine, with endpoints that need no connection; and `lnx`, whose endpoints reach those by shm and
-//! all others by tcp.
+//! all others by tcp. The feature `verbs` adds `verbs;ofi_rxm`, unconnected endpoints over RDMA devices
+//! (InfiniBand, RoCE), which comes first wherever there is a device, as in C. It needs nothing to build:
+//! `libibverbs.so.1` and `librdmacm.so.1` are opened when a program asks for an interface and the kernel
+//! has a device. Where something is missing, the [`Error`] says what to install or to load
+//! (`examples/rdma_pair.rs`). Connected endpoints over devices (`verbs`) are left to the C library: they
+//! send from memory that the program has registered.
 //!
 //! # Buffers
 //!

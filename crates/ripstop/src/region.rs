@@ -39,7 +39,9 @@ impl Access {
 /// progress of the domain, at the latest when that closes.
 ///
 /// What peers write appears while the domain makes progress: they can announce it by a message
-/// (RMA writes arrive before the message that follows them), or with data for a completion.
+/// (RMA writes arrive before the message that follows them), or with data for a completion. Over an
+/// RDMA device it appears at any moment, and what they have begun when the registration ends is not
+/// waited for: it is refused, which ends their connection.
 pub struct Region<B: Buf> {
     registered: Registered,
     /// Lent to the domain until the registration is revoked.
@@ -123,7 +125,7 @@ impl<B: Buf> Region<B> {
 
     /// Copies bytes out, from `offset` on.
     ///
-    /// No operation of a peer falls in the middle of the copy.
+    /// No operation of a peer falls in the middle of the copy, but those that an RDMA device carries out.
     ///
     /// # Errors
     /// `FI_EINVAL` for bytes that are not all inside.
@@ -136,7 +138,7 @@ impl<B: Buf> Region<B> {
 
     /// Copies bytes in, from `offset` on.
     ///
-    /// No operation of a peer falls in the middle of the copy.
+    /// No operation of a peer falls in the middle of the copy, but those that an RDMA device carries out.
     ///
     /// # Errors
     /// `FI_EINVAL` for bytes that are not all inside.
@@ -146,8 +148,9 @@ impl<B: Buf> Region<B> {
         })
     }
 
-    /// Calls `act` with a part of the memory while nobody else touches it: a domain of this crate
-    /// moves bytes only under this lock.
+    /// Calls `act` with a part of the memory while no other thread of this process touches it: a domain of
+    /// this crate moves bytes only under this lock. A device may, at any moment, which is why the memory is
+    /// only copied from and to.
     fn with(&self, offset: usize, len: usize, act: impl FnOnce(UserBuf)) -> Result<()> {
         let memory = self.parked.as_ref().map(Parked::buf);
         let part = memory.and_then(|memory| memory.slice(offset, len));
