@@ -160,6 +160,23 @@ fn wrong_options_say_what_to_do() {
 }
 
 #[test]
+fn without_a_device_it_says_what_to_do() {
+    for options in [&[][..], &["--rma"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_ripstop"))
+            .args(["perf", "--quick", "-p", "verbs;ofi_rxm"])
+            .args(options)
+            .env("SYSFS_PATH", "/nonexistent")
+            .output()
+            .expect("the program starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{options:?}");
+        // The second is said where rdma-core is missing, too.
+        let advice = ["rdma link add", "install rdma-core's package"];
+        assert!(advice.iter().any(|part| errors.contains(part)), "{errors}");
+    }
+}
+
+#[test]
 fn hooks_that_have_no_effect_are_named() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ripstop"));
     command.args(["perf", "--pairs", "1", "--sizes", "8", "--iterations", "32"]);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
-    AddressVector as _, AvAttr, CompletionQueue as _, Domain, Endpoint as _, Fabric, MrAttr,
-    Provider, RecvKind, RmaCall, SendKind, Sharing,
+    AddressVector as _, AvAttr, CompletionQueue as _, Domain, Endpoint as _, Fabric,
+    MemoryRegion as _, MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
 };
 use ripstop_core::registry::Refusal;
 use ripstop_core::{Address, DomainAttr, EpAttr, FidToken, Hints, Info};
@@ -28,6 +28,12 @@ pub(super) use member::Collective;
 
 /// Providers whose peers map memory that is allocated for them.
 pub(super) const MAPS: [&str; 1] = ["shm"];
+
+/// Those whose peers name memory by its address and by a key of the device.
+const BY_DEVICE: [&str; 1] = ["verbs;ofi_rxm"];
+
+/// Bytes that say where memory is: its address, and its key.
+const PLACE: usize = 16;
 
 /// Completions read at once.
 const BATCH: usize = 16;
@@ -134,6 +140,9 @@ fn find<P: Provider>(provider: &P, wanted: Wanted, memfd: bool) -> Result<Info> 
             },
             // Whose pages stay, so that a peer may map them.
             mr_mode: match memfd {
+                _ if BY_DEVICE.contains(&provider.name()) => {
+                    MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY
+                }
                 true => MrMode::ALLOCATED,
                 false => MrMode::empty(),
             },
@@ -164,6 +173,10 @@ fn find<P: Provider>(provider: &P, wanted: Wanted, memfd: bool) -> Result<Info> 
 pub(super) struct OneToOne<D: Domain> {
     /// What the peer reaches; goes before the memory.
     _reached: Option<Arc<D::Mr>>,
+    /// Address and key of that, to peers.
+    place: Option<(u64, u64)>,
+    /// The same of the peer's.
+    peer_place: (u64, u64),
     ep: Arc<D::Endpoint>,
     cq: Arc<D::Cq>,
     av: Arc<D::Av>,
@@ -188,8 +201,9 @@ impl<D: Domain> OneToOne<D> {
             Some(true) => Some(SharedBuf::zeroed(largest).context("memory for peers")?),
             _ => None,
         };
+        let reachable = target.as_ref().map_or(into.buf(), SharedBuf::buf);
         let attr = MrAttr {
-            iov: vec![target.as_ref().map_or(into.buf(), SharedBuf::buf)],
+            iov: vec![reachable],
             access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
             offset: 0,
             requested_key: KEY,
@@ -202,8 +216,16 @@ impl<D: Domain> OneToOne<D> {
             true => Some(domain.mr(&attr).context("fi_mr_reg")?),
             false => None,
         };
+        let by_address = MrMode::VIRT_ADDR | MrMode::BASIC;
+        let base = match info.domain.mr_mode.intersects(by_address) {
+            true => reachable.addr() as u64,
+            false => 0,
+        };
+        let place = reached.as_ref().map(|reached| (base, reached.key()));
         Ok(Self {
             _reached: reached,
+            place,
+            peer_place: (0, 0),
             _target: target,
             ep,
             cq,
@@ -259,12 +281,34 @@ pub fn address(own: &Address, bytes: &[u8]) -> Result<Address> {
     })
 }
 
+/// Address and key of a peer's memory, as it has sent them.
+fn place_of(bytes: [u8; PLACE]) -> (u64, u64) {
+    let [a, b] = [0, 8].map(|at| {
+        let half = std::array::from_fn(|i| bytes[at + i]);
+        u64::from_ne_bytes(half)
+    });
+    (a, b)
+}
+
 impl<D: Domain> Lane for OneToOne<D> {
     fn address(&self) -> Result<Vec<u8>> {
-        Ok(self.ep.name().context("fi_getname")?.to_bytes())
+        let mut bytes = self.ep.name().context("fi_getname")?.to_bytes();
+        if let Some((addr, key)) = self.place {
+            bytes.extend([addr.to_ne_bytes(), key.to_ne_bytes()].concat());
+        }
+        Ok(bytes)
     }
 
-    fn meet(&mut self, address: &[u8]) -> Result<()> {
+    fn meet(&mut self, mut address: &[u8]) -> Result<()> {
+        if self.place.is_some() {
+            let (rest, place) = address
+                .split_last_chunk::<PLACE>()
+                .context("the peer does not say where its memory is")?;
+            if self.peers.is_empty() {
+                self.peer_place = place_of(*place);
+            }
+            address = rest;
+        }
         let address = self::address(&self.ep.name().context("fi_getname")?, address)?;
         self.peers
             .push(self.av.insert(&address).context("fi_av_insert")?);
@@ -281,10 +325,11 @@ impl<D: Domain> Lane for OneToOne<D> {
         let (ep, peer) = (&self.ep, self.peer);
         let (from, into) = (self.from.buf().first(size), self.into.buf().first(size));
         // The front of the peer's memory.
+        let (addr, key) = self.peer_place;
         let remote = [RmaIov {
-            addr: 0,
+            addr,
             len: size as u64,
-            key: KEY,
+            key,
         }];
         let call = RmaCall {
             remote: &remote,

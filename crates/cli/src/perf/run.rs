@@ -18,8 +18,8 @@ use crate::providers::note_hooks;
 /// The providers that Ripstop measures by default.
 const PROVIDERS: [&str; 2] = ["tcp", "shm"];
 
-/// Those that can be asked for: lnx takes the way of shm between processes of one machine.
-const KNOWN: [&str; 3] = ["tcp", "shm", "lnx"];
+/// Those that can be asked for: lnx takes the way of shm between processes of one machine, and `verbs;ofi_rxm` needs a device.
+const KNOWN: [&str; 4] = ["tcp", "shm", "lnx", "verbs;ofi_rxm"];
 
 /// Processes of a group, unless the user says how many.
 const RANKS: u32 = 4;

@@ -9,6 +9,7 @@ use ripstop_foreign::{ForeignProvider, Library};
 use ripstop_lnx::LnxProvider;
 use ripstop_shm::ShmProvider;
 use ripstop_tcp::{RxmTcpProvider, TcpProvider};
+use ripstop_verbs::RxmVerbsProvider;
 
 use super::args::WorkerOptions;
 use super::av::resident;
@@ -52,7 +53,10 @@ fn measure(options: &WorkerOptions) -> Result<()> {
         (None, "tcp;ofi_rxm") => obey(&RxmTcpProvider::new(), setup),
         (None, "shm") => obey(&ShmProvider::new(), setup),
         (None, "lnx") => obey(&LnxProvider::new(), setup),
-        (None, other) => bail!("Ripstop has no provider {other}: choose tcp, shm or lnx"),
+        (None, "verbs;ofi_rxm") => obey(&RxmVerbsProvider::new(), setup),
+        (None, other) => {
+            bail!("Ripstop has no provider {other}: choose tcp, shm, lnx or verbs;ofi_rxm")
+        }
     }
 }
 
