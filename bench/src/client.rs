@@ -39,18 +39,18 @@ const PATIENCE: u32 = 1_000_000;
 /// What the library says; a message that does not arrive.
 pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u32) -> Result<()> {
     let provider = ForeignProvider::new(Library::open(lib)?, provider);
-    let more = match operation {
-        Operation::WriteMessage => Flags::RMA,
-        _ => Flags::empty(),
+    let more = match operation.is_one_sided() {
+        true => Flags::RMA,
+        false => Flags::empty(),
     };
     let info = find(&provider, more)?;
     let fabric = provider.fabric(&info.fabric).context("fi_fabric")?;
     let domain = fabric.serial_domain(&info).context("fi_domain")?;
     let mut both = Both::open(&domain, &info)?;
     both.connect()?;
-    let written = match operation {
-        Operation::WriteMessage => Some(both.expose(&domain)?),
-        _ => None,
+    let reached = match operation.is_one_sided() {
+        true => Some(both.expose(&domain)?),
+        false => None,
     };
     for _ in 0..WARM_UP {
         both.inject_message()?;
@@ -62,7 +62,18 @@ pub(crate) fn run(lib: &Path, provider: &str, operation: Operation, messages: u3
             Operation::SendMessage | Operation::Tsend => both.send_message()?,
             Operation::Burst => both.send_burst()?,
             Operation::GatheredMessage => both.gathered_message()?,
-            Operation::WriteMessage => written.iter().try_for_each(|to| both.write_message(to))?,
+            Operation::WriteMessage => {
+                let [target, _] = reached.as_ref().context("memory to write to")?;
+                both.write_message(target)?;
+            }
+            Operation::RemoteRead => {
+                let [target, _] = reached.as_ref().context("memory to read")?;
+                both.remote_read(target)?;
+            }
+            Operation::RemoteReads => {
+                let [target, _] = reached.as_ref().context("memory to read")?;
+                both.remote_read_burst(target)?;
+            }
             Operation::EmptyRead => both.empty_read()?,
             _ => both.inject_message()?,
         }
@@ -174,17 +185,23 @@ impl<D: Domain> Both<D> {
         self.arrive()
     }
 
-    /// Lets the peer write to the target.
-    fn expose(&self, domain: &Arc<D>) -> Result<Arc<D::Mr>> {
-        let attr = MrAttr {
-            iov: vec![self.target],
-            access: Flags::REMOTE_WRITE,
-            offset: 0,
-            requested_key: 1,
-            flags: Flags::empty(),
-            shared: Sharing::Never,
+    /// Lets the peer write to the target and read it; and registers the memory that reads go to.
+    fn expose(&self, domain: &Arc<D>) -> Result<[Arc<D::Mr>; 2]> {
+        let register = |memory, access, requested_key| {
+            let attr = MrAttr {
+                iov: vec![memory],
+                access,
+                offset: 0,
+                requested_key,
+                flags: Flags::empty(),
+                shared: Sharing::Never,
+            };
+            domain.mr(&attr).context("fi_mr_reg")
         };
-        domain.mr(&attr).context("fi_mr_reg")
+        Ok([
+            register(self.target, Flags::REMOTE_WRITE | Flags::REMOTE_READ, 1)?,
+            register(self.short[1], Flags::READ, 2)?,
+        ])
     }
 
     #[inline(never)]
@@ -217,6 +234,66 @@ impl<D: Domain> Both<D> {
             }
         }
         bail!("a write did not arrive")
+    }
+
+    /// Reads what no read has fetched before.
+    fn remote_read(&mut self, from: &Arc<D::Mr>) -> Result<()> {
+        self.stamp += 1;
+        let stamp = self.stamp.to_ne_bytes();
+        copy_out(self.target, &stamp);
+        self.remote_read_once(from)?;
+        let mut found = [0; SIZE];
+        copy_in(&mut found, self.short[1]);
+        ensure!(found == stamp, "a read that is complete has not arrived");
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn remote_read_once(&mut self, from: &Arc<D::Mr>) -> Result<()> {
+        self.post_read(from)?;
+        for rounds in 0..PATIENCE {
+            if read(&*self.from.cq)? > 0 {
+                self.late += u32::from(rounds > 1);
+                return Ok(());
+            }
+            // It may be the peer that answers.
+            read(&*self.to.cq)?;
+        }
+        bail!("a read did not complete")
+    }
+
+    #[inline(never)]
+    fn remote_read_burst(&self, from: &Arc<D::Mr>) -> Result<()> {
+        for _ in 0..BURST {
+            self.post_read(from)?;
+        }
+        let mut left = BURST;
+        for _ in 0..PATIENCE {
+            left -= some(self.from.cq.read(left, |_| ()))?;
+            if left == 0 {
+                return Ok(());
+            }
+            read(&*self.to.cq)?;
+        }
+        bail!("reads did not complete")
+    }
+
+    #[inline]
+    fn post_read(&self, from: &Arc<D::Mr>) -> Result<()> {
+        let remote = [RmaIov {
+            addr: self.target_addr,
+            len: SIZE as u64,
+            key: from.key(),
+        }];
+        let call = RmaCall {
+            remote: &remote,
+            peer: self.from.peer,
+            data: None,
+            context: 0,
+            flags: None,
+        };
+        let posted = self.from.ep.read(&[self.short[1]], &call);
+        posted.context("fi_read")
     }
 
     /// Reads until a send or write is complete.
@@ -299,11 +376,7 @@ impl<D: Domain> Both<D> {
 fn read_all(cq: &impl CompletionQueue) -> Result<()> {
     let mut left = BURST;
     for _ in 0..PATIENCE {
-        match cq.read(left, |_| ()) {
-            Ok(count) => left -= count,
-            Err(Errno::EAGAIN) => {}
-            Err(error) => return Err(error).context("fi_cq_read"),
-        }
+        left -= some(cq.read(left, |_| ()))?;
         if left == 0 {
             return Ok(());
         }
@@ -313,7 +386,12 @@ fn read_all(cq: &impl CompletionQueue) -> Result<()> {
 
 /// One read; 0 when there was nothing.
 fn read(cq: &impl CompletionQueue) -> Result<usize> {
-    match cq.read(1, |_| ()) {
+    some(cq.read(1, |_| ()))
+}
+
+/// How many completions a read has returned.
+fn some(outcome: ripstop_types::Result<usize>) -> Result<usize> {
+    match outcome {
         Ok(count) => Ok(count),
         Err(Errno::EAGAIN) => Ok(0),
         Err(error) => Err(error).context("fi_cq_read"),

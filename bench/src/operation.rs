@@ -15,6 +15,10 @@ pub(crate) enum Operation {
     GatheredMessage,
     /// `fi_write` of 8 bytes, the reads that complete it, and the read that takes it.
     WriteMessage,
+    /// `fi_read` of 8 bytes, and the reads that complete it.
+    RemoteRead,
+    /// 64 of `fi_read`, and the reads that complete all of them.
+    RemoteReads,
     /// `fi_tinject`.
     Tinject,
     /// `fi_tsend`.
@@ -29,12 +33,14 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// All of them.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::InjectMessage,
         Self::SendMessage,
         Self::Burst,
         Self::GatheredMessage,
         Self::WriteMessage,
+        Self::RemoteRead,
+        Self::RemoteReads,
         Self::Tinject,
         Self::Tsend,
         Self::Trecv,
@@ -50,12 +56,22 @@ impl Operation {
             Self::Burst => "burst",
             Self::GatheredMessage => "gathered-message",
             Self::WriteMessage => "write-message",
+            Self::RemoteRead => "remote-read",
+            Self::RemoteReads => "remote-reads",
             Self::Tinject => "tinject",
             Self::Tsend => "tsend",
             Self::Trecv => "trecv",
             Self::MatchingRead => "matching-read",
             Self::EmptyRead => "empty-read",
         }
+    }
+
+    /// Whether it is a read or write of a peer's memory.
+    pub(crate) const fn is_one_sided(self) -> bool {
+        matches!(
+            self,
+            Self::WriteMessage | Self::RemoteRead | Self::RemoteReads
+        )
     }
 
     /// The function of [`client`](crate::client) inside which callgrind counts.
@@ -66,6 +82,8 @@ impl Operation {
             Self::Burst => "*client*send_burst*",
             Self::GatheredMessage => "*client*gathered_message*",
             Self::WriteMessage => "*client*write_message*",
+            Self::RemoteRead => "*client*remote_read_once*",
+            Self::RemoteReads => "*client*remote_read_burst*",
             Self::Tinject => "*client*call_tinject*",
             Self::Tsend => "*client*call_tsend*",
             Self::Trecv => "*client*call_trecv*",
