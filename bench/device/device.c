@@ -198,7 +198,6 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 static struct {
 	char *start;
 	size_t length;
-	int access;
 	struct ibv_mr *mr;
 } regions[REGIONS];
 
@@ -209,6 +208,7 @@ struct {
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, int access)
 {
+	(void)access;
 	if (registrations.refuse) {
 		registrations.refuse--;
 		errno = ENOMEM;
@@ -223,7 +223,6 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, int acc
 		*mr = (struct ibv_mr){ pd->context, pd, start, length, key, key, key };
 		regions[key].start = start;
 		regions[key].length = length;
-		regions[key].access = access;
 		regions[key].mr = mr;
 		registrations.made++;
 		return mr;
@@ -276,15 +275,21 @@ bool may_be_written(const char *start, size_t length)
 	return false;
 }
 
-/* The memory that a key lets be reached; a request for other memory is a fault of the caller's. */
-static inline char *reach(uint64_t address, size_t length, uint32_t key)
+/* Whether a key lets this memory be reached. */
+static inline bool is_reachable(uint64_t address, size_t length, uint32_t key)
 {
 	char *memory = (char *)(uintptr_t)address;
 
-	if (length && (key >= REGIONS || !regions[key].mr || memory < regions[key].start ||
-		       memory + length > regions[key].start + regions[key].length))
+	return !length || (key < REGIONS && regions[key].mr && memory >= regions[key].start &&
+			   memory + length <= regions[key].start + regions[key].length);
+}
+
+/* The memory that a key lets be reached; a request for other memory is a fault of the caller's. */
+static inline char *reach(uint64_t address, size_t length, uint32_t key)
+{
+	if (!is_reachable(address, length, key))
 		broken("memory that is not registered");
-	return memory;
+	return (char *)(uintptr_t)address;
 }
 
 /* Completions. */
@@ -479,54 +484,57 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return &qp->raw;
 }
 
-/* Reads that are under way while a test holds them back, oldest first: until it lets them go, or their queue pair is gone. What is
-   posted behind them overtakes them. */
-static struct held {
+/* A request that is held back. */
+struct held {
+	struct held *next;
 	struct qp *qp;
 	struct ibv_send_wr wr;
 	struct ibv_sge pieces[PIECES];
-	struct held *next;
-} *held;
+};
 
-/* For a test to set. */
-bool holds_reads;
+/*
+ * Which requests are held back, how many of reads were posted and how many requests are held, for a test to set and read:
+ * `requests_let_go` carries out those that are held, and holds back no more.
+ */
+struct {
+	unsigned long hold, reads, held;
+} requests;
 
-static void hold(struct qp *qp, const struct ibv_send_wr *wr)
+/* Values of `requests.hold`. What is posted behind a held read overtakes it. */
+enum { HOLD_ALL = 1, HOLD_READS = 2 };
+
+static struct held *held;
+
+static void hold_back(struct qp *qp, const struct ibv_send_wr *wr)
 {
-	struct held *read = new(sizeof *read), **end = &held;
+	struct held **at = &held, *one = new(sizeof *one);
 
-	read->qp = qp;
-	read->wr = *wr;
-	read->wr.sg_list = read->pieces;
-	for (int i = 0; i < wr->num_sge; i++)
-		read->pieces[i] = wr->sg_list[i];
-	while (*end)
-		end = &(*end)->next;
-	*end = read;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		broken("an inline request is not held back");
+	one->qp = qp;
+	one->wr = *wr;
+	memcpy(one->pieces, wr->sg_list, (size_t)wr->num_sge * sizeof *wr->sg_list);
+	one->wr.sg_list = one->pieces;
+	one->wr.next = NULL;
+	while (*at)
+		at = &(*at)->next;
+	*at = one;
+	requests.held++;
 }
 
-/* How many there are. */
-unsigned held_reads(void)
+/* Takes the oldest request that is held back, or the oldest of one queue pair. */
+static struct held *next_held(const struct qp *of)
 {
-	unsigned count = 0;
+	for (struct held **at = &held; *at; at = &(*at)->next) {
+		struct held *one = *at;
 
-	for (const struct held *read = held; read; read = read->next)
-		count++;
-	return count;
-}
-
-static void forget_held(const struct qp *qp)
-{
-	for (struct held **read = &held; *read;) {
-		struct held *gone = *read;
-
-		if (gone->qp != qp) {
-			read = &gone->next;
+		if (of && one->qp != of)
 			continue;
-		}
-		*read = gone->next;
-		free(gone);
+		*at = one->next;
+		requests.held--;
+		return one;
 	}
+	return NULL;
 }
 
 /* What is not done any more ends, on both sides. */
@@ -535,6 +543,8 @@ static void disconnect(struct qp *qp)
 	if (!qp || qp->failed)
 		return;
 	qp->failed = true;
+	for (struct held *one; (one = next_held(qp)); free(one))
+		complete(qp->raw.send_cq, &(struct ibv_wc){ .wr_id = one->wr.wr_id, .status = IBV_WC_WR_FLUSH_ERR });
 	for (; qp->receives == &qp->own && qp->own.first != qp->own.last; qp->own.first++)
 		complete(qp->raw.recv_cq, &(struct ibv_wc){ .wr_id = qp->own.all[qp->own.first % QUEUE].id,
 			 .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV });
@@ -549,7 +559,8 @@ int ibv_destroy_qp(struct ibv_qp *raw)
 		disconnect(qp->peer);
 		qp->peer->peer = NULL;
 	}
-	forget_held(qp);
+	for (struct held *one; (one = next_held(qp));)
+		free(one);
 	free(qp);
 	return 0;
 }
@@ -628,11 +639,16 @@ static void receive(struct qp *peer, const struct ibv_send_wr *wr, enum ibv_wc_o
 	complete(peer->raw.recv_cq, &wc);
 }
 
-/* Writes and reads: the peer's memory is one piece. */
-static void move(const struct ibv_send_wr *wr, bool is_read)
+/* Writes and reads: the peer's memory is one piece. Returns whether the peer lets it be reached. */
+static bool move(const struct ibv_send_wr *wr, bool is_read)
 {
 	uint64_t there = wr->wr.rdma.remote_addr;
+	size_t length = 0;
 
+	for (int i = 0; i < wr->num_sge; i++)
+		length += wr->sg_list[i].length;
+	if (!is_reachable(there, length, wr->wr.rdma.rkey))
+		return false;
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *here = &wr->sg_list[i];
 		bool is_inline = wr->send_flags & IBV_SEND_INLINE;
@@ -642,6 +658,48 @@ static void move(const struct ibv_send_wr *wr, bool is_read)
 		copy(is_read ? mine : theirs, is_read ? theirs : mine, here->length);
 		there += here->length;
 	}
+	return true;
+}
+
+static int carry_out(struct qp *qp, const struct ibv_send_wr *wr)
+{
+	struct ibv_cq *cq = qp->raw.send_cq;
+	struct ibv_wc wc = { .wr_id = wr->wr_id, .qp_num = qp->raw.qp_num };
+	bool moved = true;
+
+	if (qp->failed || !qp->peer) {
+		wc.status = IBV_WC_WR_FLUSH_ERR;
+		complete(cq, &wc);
+		return 0;
+	}
+	switch (wr->opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+		receive(qp->peer, wr, IBV_WC_RECV);
+		wc.opcode = IBV_WC_SEND;
+		break;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		moved = move(wr, false);
+		if (moved && wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+			receive(qp->peer, wr, IBV_WC_RECV_RDMA_WITH_IMM);
+		wc.opcode = IBV_WC_RDMA_WRITE;
+		break;
+	case IBV_WR_RDMA_READ:
+		moved = move(wr, true);
+		wc.opcode = IBV_WC_RDMA_READ;
+		break;
+	default:
+		return EOPNOTSUPP;
+	}
+	if (!moved) {
+		wc.status = IBV_WC_REM_ACCESS_ERR;
+		complete(cq, &wc);
+		disconnect(qp);
+	} else if (qp->all_signalled || wr->send_flags & IBV_SEND_SIGNALED) {
+		complete(cq, &wc);
+	}
+	return 0;
 }
 
 static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -649,61 +707,28 @@ static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send
 	struct qp *qp = (struct qp *)raw;
 
 	for (; wr; wr = wr->next) {
-		struct ibv_wc wc = { .wr_id = wr->wr_id, .qp_num = raw->qp_num };
+		int refused = 0;
 
-		if (qp->failed || !qp->peer) {
-			wc.status = IBV_WC_WR_FLUSH_ERR;
-			complete(raw->send_cq, &wc);
-			continue;
-		}
-		switch (wr->opcode) {
-		case IBV_WR_SEND:
-		case IBV_WR_SEND_WITH_IMM:
-			receive(qp->peer, wr, IBV_WC_RECV);
-			wc.opcode = IBV_WC_SEND;
-			break;
-		case IBV_WR_RDMA_WRITE:
-		case IBV_WR_RDMA_WRITE_WITH_IMM:
-			move(wr, false);
-			if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-				receive(qp->peer, wr, IBV_WC_RECV_RDMA_WITH_IMM);
-			wc.opcode = IBV_WC_RDMA_WRITE;
-			break;
-		case IBV_WR_RDMA_READ:
-			if (holds_reads) {
-				hold(qp, wr);
-				continue;
-			}
-			move(wr, true);
-			wc.opcode = IBV_WC_RDMA_READ;
-			break;
-		default:
+		bool reads = wr->opcode == IBV_WR_RDMA_READ;
+
+		requests.reads += reads;
+		if (!qp->failed && (requests.hold == HOLD_ALL || (requests.hold == HOLD_READS && reads)))
+			hold_back(qp, wr);
+		else
+			refused = carry_out(qp, wr);
+		if (refused) {
 			*bad = wr;
-			return EOPNOTSUPP;
+			return refused;
 		}
-		if (qp->all_signalled || wr->send_flags & IBV_SEND_SIGNALED)
-			complete(raw->send_cq, &wc);
 	}
 	return 0;
 }
 
-/* Carries out what was held back; of a connection that has ended, flushes it. */
-void let_go_reads(void)
+void requests_let_go(void)
 {
-	while (held) {
-		struct held *read = held;
-		struct qp *qp = read->qp;
-		struct ibv_wc wc = { .wr_id = read->wr.wr_id, .qp_num = qp->raw.qp_num, .opcode = IBV_WC_RDMA_READ };
-
-		held = read->next;
-		if (qp->failed || !qp->peer)
-			wc.status = IBV_WC_WR_FLUSH_ERR;
-		else
-			move(&read->wr, true);
-		if (wc.status || qp->all_signalled || read->wr.send_flags & IBV_SEND_SIGNALED)
-			complete(qp->raw.send_cq, &wc);
-		free(read);
-	}
+	requests.hold = 0;
+	for (struct held *one; (one = next_held(NULL)); free(one))
+		carry_out(one->qp, &one->wr);
 }
 
 static struct ibv_context *context(void)

@@ -2,6 +2,7 @@
 //! The device of `bench/device`, and an allocator that asks it about all memory that is given back.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::c_ulong;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -72,11 +73,21 @@ struct Registrations {
     refuse: u64,
 }
 
+/// What the device says of requests (`requests`), and what it holds back.
+#[repr(C)]
+struct Requests {
+    hold: c_ulong,
+    reads: c_ulong,
+    held: c_ulong,
+}
+
+/// Of [`Requests::hold`]: reads.
+const HOLD_READS: c_ulong = 2;
+
 /// The device, as a test sees it.
 pub(crate) struct Device {
-    holds_reads: *mut bool,
-    held_reads: unsafe extern "C" fn() -> u32,
-    let_go_reads: unsafe extern "C" fn(),
+    requests: *mut Requests,
+    let_go: unsafe extern "C" fn(),
     registrations: *const Registrations,
 }
 
@@ -94,9 +105,8 @@ impl Device {
         }
         MAY_BE_WRITTEN.get_or_init(|| symbol!(b"may_be_written"));
         Self {
-            holds_reads: symbol!(b"holds_reads"),
-            held_reads: symbol!(b"held_reads"),
-            let_go_reads: symbol!(b"let_go_reads"),
+            requests: symbol!(b"requests"),
+            let_go: symbol!(b"requests_let_go"),
             registrations: symbol!(b"registrations"),
         }
     }
@@ -104,20 +114,18 @@ impl Device {
     /// Reads are under way from now on until they are let go.
     pub(crate) fn hold_reads(&self) {
         // SAFETY: one thread uses the device.
-        unsafe { self.holds_reads.write(true) };
+        unsafe { (*self.requests).hold = HOLD_READS };
     }
 
     /// How many of them are under way.
-    pub(crate) fn held_reads(&self) -> u32 {
+    pub(crate) fn held_reads(&self) -> u64 {
         // SAFETY: one thread uses the device.
-        unsafe { (self.held_reads)() }
+        unsafe { (*self.requests).held }
     }
 
     pub(crate) fn let_go_reads(&self) {
         // SAFETY: one thread uses the device.
-        unsafe { self.holds_reads.write(false) };
-        // SAFETY: as above.
-        unsafe { (self.let_go_reads)() };
+        unsafe { (self.let_go)() };
     }
 
     /// Registrations that have ended.
