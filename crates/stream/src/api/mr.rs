@@ -63,8 +63,8 @@ impl<T: Transport, K: Mode> Mr<T, K> {
             read: attr.access.contains(Flags::REMOTE_READ),
             write: attr.access.contains(Flags::REMOTE_WRITE),
         };
-        let fills = attr.access.intersects(flags![READ RECV]);
-        let (registered, by_device) = domain.register(&attr.iov, access, fills)?.unzip();
+        let registered = domain.register(&attr.iov, access, attr.access)?;
+        let (registered, by_device) = registered.unzip();
         let key = if let Some(key) = by_device {
             key
         } else if mode.intersects(MrMode::PROV_KEY | MrMode::BASIC) {
@@ -126,22 +126,29 @@ impl<T: Transport, K: Mode> Mr<T, K> {
 }
 
 impl<T: Transport, K: Mode> Domain<T, K> {
-    /// Registers a region with the device that peers reach it by, if there is one; returns its key, too. `fills`: reads
-    /// and messages of this side go there.
+    /// Registers a region with the device that peers reach it by, if there is one; returns its key, too. `all` is what the
+    /// program asks for. A region that no peer reaches is registered for the reads of this side, unless the device refuses
+    /// that: then each read registers its memory.
     fn register(
         &self,
         iov: &[UserBuf],
         access: Access,
-        fills: bool,
+        all: Flags,
     ) -> Result<Option<(RegionOf<T>, u64)>> {
-        if !RegisteringOf::<T>::SUPPORTED || access == Access::default() {
+        let is_local = access == Access::default();
+        if !RegisteringOf::<T>::SUPPORTED || is_local && !all.contains(Flags::READ) {
             return Ok(None);
         }
-        let [memory] = iov else {
-            return Err(Errno::EINVAL);
-        };
         let name = self.info.domain.name.as_deref().unwrap_or_default();
-        RegisteringOf::<T>::register(name, *memory, access, fills).map(Some)
+        let fills = all.intersects(flags![READ RECV]);
+        let registered = match iov {
+            [memory] => RegisteringOf::<T>::register(name, *memory, access, fills),
+            _ => Err(Errno::EINVAL),
+        };
+        match registered {
+            Err(_) if is_local => Ok(None),
+            registered => registered.map(Some),
+        }
     }
 
     /// Whether it is worth looking for the descriptor of a region's memory, and what is found stays
