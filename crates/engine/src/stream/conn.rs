@@ -149,6 +149,8 @@ pub struct Conn<B> {
     pub(super) rts: IndexTable<RtsEntry<B>>,
     /// Reads whose response has not come whole, in order.
     pub(super) reads: Ring<ReadEntry<B>>,
+    /// How many of them, from the oldest on, the driver has told its link of.
+    pub(super) told_reads: usize,
     /// Responses to the peer's reads that have not left whole.
     pub(super) owed: u32,
     /// Bytes of those that are kept for that.
@@ -203,6 +205,7 @@ impl<B: Buffer> Conn<B> {
             acks: Ring::new(),
             rts: IndexTable::new(),
             reads: Ring::new(),
+            told_reads: 0,
             owed: 0,
             fetched: 0,
             deferred: Ring::new(),
@@ -256,13 +259,18 @@ impl<B: Buffer> Conn<B> {
         self.after_reads && !self.reads.is_empty()
     }
 
-    /// Whether nothing but such reads stands before what is posted next, so that a read may be sent now.
+    /// Whether nothing but such reads stands before what is posted next.
     pub(super) const fn awaits_only_reads(&self) -> bool {
         self.up
             && self.deferred.is_empty()
             && !self.fence
             && !self.is_parting()
             && self.holds_after_reads()
+    }
+
+    /// Whether a read that is posted next may be sent now.
+    pub(super) const fn may_read(&self) -> bool {
+        self.ready_to_send || self.awaits_only_reads()
     }
 
     /// Whether the first operation that was put off has to wait for answers.

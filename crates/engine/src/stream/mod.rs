@@ -9,6 +9,7 @@
 //!   write next, [`Engine::sent`] takes how much was written and reports completions.
 //!   [`Engine::try_send_now`] is the fast path of a small message when nothing waits, and
 //!   [`Engine::coalesce`] that of one behind others. [`Engine::try_write_now`] is that of a plain write.
+//!   [`Engine::read_now`] is that of a plain read which a device carries out.
 //! * Receiving: while [`Engine::rx_in_header`], feed bytes to [`Engine::rx_header`]; else
 //!   [`Engine::rx_want`] says where the next bytes go and [`Engine::rx_placed`] takes how many
 //!   went there. A blocked connection is not read until [`Engine::pop_resumed`] names it.
@@ -28,6 +29,7 @@ pub mod cm;
 mod coll;
 mod conn;
 mod departed;
+mod device_reads;
 mod eager;
 mod engine;
 mod fast_send;

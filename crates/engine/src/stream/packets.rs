@@ -34,6 +34,12 @@ const ANNOUNCED: u64 = 1 << 63;
 pub(super) const READS: u8 = 4;
 
 impl<B: Buffer> Conn<B> {
+    /// As [`Engine::is_by_device`].
+    pub(super) fn is_by_device(&self) -> bool {
+        let packets = self.packets.as_ref();
+        packets.is_some_and(|packets| packets.announced == ReadBy::Device)
+    }
+
     /// Whether a message that is not injected is announced: it is too long for one packet and for segments, or nothing
     /// else tells that it is delivered. Messages that could go in segments are announced, too, once so much has gone that
     /// way that the peer, if it has no receives for it, should not have to keep more: what is announced is kept here.
@@ -152,13 +158,6 @@ impl<B: Buffer> Engine<B> {
         entry.atomic_end.is_none().then_some(&entry.iov)
     }
 
-    /// Where a read goes that was posted or is of an announced message, the oldest being number 0.
-    #[must_use]
-    pub fn read_memory(&self, conn_id: ConnId, number: usize) -> Option<Iov<B>> {
-        let read = self.conns.get(conn_id)?.reads.get(number)?;
-        Some(read.iov)
-    }
-
     /// Announces a message that is too long for one packet.
     pub(super) fn announce_message(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;
@@ -262,9 +261,10 @@ impl<B: Buffer> Engine<B> {
         match Unit::parse(order, bytes).map_err(&mut fail)? {
             Unit::Packet(packet, flags) => self.handle_packet(conn_id, &packet, flags)?,
             Unit::Plain(header) => match header.op {
-                Op::Write if self.writes_by_device(conn_id) => {
+                Op::Write if self.is_by_device(conn_id) => {
                     self.note_written(conn_id, &header)?;
                 }
+                Op::ReadRsp if self.is_by_device(conn_id) => self.note_read(conn_id)?,
                 Op::Tag | Op::Write | Op::ReadReq | Op::ReadRsp | Op::Refuse => {
                     self.handle_header(conn_id, &header)?;
                 }
@@ -275,10 +275,10 @@ impl<B: Buffer> Engine<B> {
         Ok(used)
     }
 
-    /// Whether what peers write is there when its header comes, and nothing follows.
-    fn writes_by_device(&self, conn_id: ConnId) -> bool {
-        let packets = self.conns.get(conn_id).and_then(|c| c.packets.as_ref());
-        packets.is_some_and(|packets| packets.announced == ReadBy::Device)
+    /// Whether a device moves the payload of reads and writes: it is in its place when the header comes, and nothing
+    /// follows.
+    fn is_by_device(&self, conn_id: ConnId) -> bool {
+        self.conns.get(conn_id).is_some_and(Conn::is_by_device)
     }
 
     fn handle_packet(&mut self, conn_id: ConnId, packet: &Packet, flags: BaseFlags) -> Result<()> {

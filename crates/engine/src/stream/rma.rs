@@ -141,7 +141,10 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EINVAL);
         }
         let (conn, ep, limits) = self.with_room(conn_id)?;
-        let goes_now = conn.ready_to_send || rma.kind == RmaKind::Read && conn.awaits_only_reads();
+        let goes_now = match rma.kind {
+            RmaKind::Read => conn.may_read(),
+            RmaKind::Write | RmaKind::Atomic => conn.ready_to_send,
+        };
         if !goes_now {
             let slot = self.defer(conn_id, Posted::Rma(*rma))?;
             return Ok(RmaPlan::Defer { slot });
@@ -249,6 +252,7 @@ impl<B: Buffer> Engine<B> {
     fn take_read(&mut self, conn_id: ConnId) -> Option<ReadEntry<B>> {
         let conn = self.conns.get_mut(conn_id)?;
         let read = conn.reads.pop();
+        conn.told_reads = conn.told_reads.saturating_sub(1);
         if conn.after_reads {
             conn.settle_ready();
         }

@@ -10,7 +10,6 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{Address, EventQueue};
 use ripstop_engine::Iov;
-use ripstop_engine::stream::RmaKind;
 use ripstop_engine::triggered::Basis;
 use ripstop_mem::UserBuf;
 use ripstop_types::{
@@ -388,10 +387,10 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         state.recv(self.id, kind, Iov::new(iov)?, src, context, flags)
     }
 
+    #[inline(always)]
     fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        let iov = Iov::new(iov)?;
-        let mut state = self.domain.lock();
-        state.post_rma(self.id, RmaKind::Read, iov, call, None)
+        let mut state = self.inner.state.lock();
+        state.read(self.id, iov, call)
     }
 
     #[inline(always)]

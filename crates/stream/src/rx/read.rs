@@ -12,7 +12,8 @@ use crate::system::System;
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
-use crate::transport::{DirectOf, InPlaceOf, Transport};
+use crate::transport::registering::Registering as _;
+use crate::transport::{DirectOf, InPlaceOf, RegisteringOf, Transport};
 
 /// Reads of one connection in one call, so that one busy peer does not keep the others waiting.
 const MAX_READS: u32 = 64;
@@ -163,15 +164,16 @@ impl<T: Transport> State<T> {
             if self.engine.rx_in_header(id) {
                 let whole = rest.len() - consume_whole(&mut self.engine, id, rest);
                 rest = &rest[whole..];
-                let written = match T::is_in_packets(&self.params) {
+                let done = match T::is_in_packets(&self.params) {
+                    true if RegisteringOf::<T>::SUPPORTED => self.engine.rx_reads_done(id, rest),
                     true => 0,
                     false => consume_writes(&mut self.engine, id, rest),
                 };
-                rest = &rest[written..];
+                rest = &rest[done..];
                 if rest.is_empty() {
                     break;
                 }
-                if written > 0 {
+                if done > 0 {
                     continue;
                 }
                 let used = self.engine.rx_header(id, rest)?;

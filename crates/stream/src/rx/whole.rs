@@ -35,13 +35,18 @@ impl<T: Transport> State<T> {
 
     /// Goes on with a read of `count` bytes of which a message has taken the first `taken`.
     #[inline(never)]
-    fn handle_more(&mut self, id: ConnId, taken: usize, count: usize) {
-        if RegisteringOf::<T>::SUPPORTED && taken == 0 && self.receive_payload(id, count) {
-            return;
+    fn handle_more(&mut self, id: ConnId, mut taken: usize, count: usize) {
+        if RegisteringOf::<T>::SUPPORTED && taken == 0 {
+            let bytes = self.rx_buffer.get(..count).unwrap_or_default();
+            taken = self.engine.rx_reads_done(id, bytes);
+            if taken == 0 && self.receive_payload(id, count) {
+                return;
+            }
         }
         let bytes = self.rx_buffer.get(taken..count).unwrap_or_default();
         let mut rest = match taken {
             0 => count,
+            _ if taken == count => 0,
             _ => consume_whole(&mut self.engine, id, bytes),
         };
         if InPlaceOf::<T>::SUPPORTED && rest > 0 {
@@ -55,6 +60,9 @@ impl<T: Transport> State<T> {
             self.after();
         } else if count == self.rx_buffer.len() {
             self.read_connection(id);
+        } else if RegisteringOf::<T>::SUPPORTED {
+            // What waited for a read has its turn.
+            self.after();
         }
     }
 

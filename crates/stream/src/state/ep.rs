@@ -311,6 +311,9 @@ impl FastPath {
         if ep.tx_ready && ep.has_rma && !ep.writes_counted && at_once {
             fast.write_below = bound(send, ep.max_msg_size);
         }
+        if ep.tx_ready && ep.has_rma && RegisteringOf::<T>::SUPPORTED {
+            fast.read_below = bound(u64::from(u32::MAX), ep.max_msg_size);
+        }
         if !ep.tx_flags.intersects(SLOW_SEND_FLAGS) {
             (fast.plain_send_below, fast.plain_write_below) = (fast.send_below, fast.write_below);
         }

@@ -20,6 +20,10 @@ pub(crate) const SLOW_RECV_FLAGS: Flags = flags![PEEK CLAIM DISCARD MULTI_RECV];
 /// Flags of a send or write that keep it off the fast path. An injected one has a limit of its own.
 pub(crate) const SLOW_SEND_FLAGS: Flags = ACKED.union(flags![MORE INJECT FENCE TRIGGER]);
 
+/// Flags of a read that keep it off the fast path. Its payload is there when it is done, whatever the level that is asked
+/// for.
+pub(crate) const SLOW_READ_FLAGS: Flags = flags![FENCE TRIGGER];
+
 /// Calls what a fast path leaves to others, in a function of its own: nothing of it is inlined into
 /// the fast path.
 #[inline(never)]
@@ -37,7 +41,7 @@ pub(crate) struct FastPath {
     pub(crate) send_below: usize,
     /// Of plain ones.
     pub(crate) plain_send_below: usize,
-    /// Plain sends complete with an entry, and so do plain writes.
+    /// Plain sends complete with an entry, and so do plain writes and reads.
     pub(crate) send_completes: bool,
     /// A counter counts sends.
     pub(crate) counted: bool,
@@ -45,6 +49,8 @@ pub(crate) struct FastPath {
     pub(crate) write_below: usize,
     /// Of plain ones.
     pub(crate) plain_write_below: usize,
+    /// Of reads.
+    pub(crate) read_below: usize,
     /// The length in bytes from which a write may be copied by attach, where that is faster, so that it is not written
     /// to the stream before that was tried.
     pub(crate) min_attach: usize,

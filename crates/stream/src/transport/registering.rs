@@ -33,15 +33,8 @@ pub trait Registering<L> {
         fills: bool,
     ) -> Result<(Self::Region, u64)>;
 
-    /// How many places of reads the link was told of, less those whose response was read from it to its
-    /// end.
-    fn told_reads(_: &L) -> usize {
-        0
-    }
-
     /// Where the payload of the next read goes whose `ReadReq` is not written to the link yet. The device
-    /// places it there; the response that is read from the link afterwards has as many bytes, which are
-    /// counted by [`Link::recvv`](crate::Link::recvv) alone and not moved.
+    /// places it there; what is read from the link afterwards is the header of a response without payload.
     ///
     /// # Errors
     /// The memory cannot be registered; the connection ends.
@@ -58,6 +51,13 @@ pub trait Registering<L> {
     /// Has the device write a short piece of memory to the peer's at once, by a copy, if nothing else is being written to
     /// the link; `false` says that nothing was done.
     fn write_now(_link: &L, _to: RmaIov, _memory: UserBuf) -> bool {
+        false
+    }
+
+    /// Has the device read the peer's memory to a short piece of the program's at once, if the program has registered that
+    /// and nothing else is being written to the link; `false` says that nothing was done. The response is as for
+    /// [`Registering::tell_read`].
+    fn read_now(_link: &L, _from: RmaIov, _memory: UserBuf) -> bool {
         false
     }
 

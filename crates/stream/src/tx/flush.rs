@@ -158,12 +158,10 @@ impl<T: Transport> State<T> {
             ..
         } = self;
         let link = connections.get(id).and_then(|c| c.link.as_ref());
-        let (Some(conn), Some(link)) = (engine.conn(id), link) else {
+        let Some(link) = link else {
             return true;
         };
-        let told = RegisteringOf::<T>::told_reads(link);
-        let mut news =
-            (told..conn.awaited_reads()).filter_map(|number| engine.read_memory(id, number));
+        let mut news = std::iter::from_fn(|| engine.tell_read(id));
         let failed =
             news.find_map(|memory| RegisteringOf::<T>::tell_read(link, memory.segments()).err());
         if let Some(error) = failed {

@@ -11,7 +11,7 @@ use ripstop_wire::xnet::base::{RmaIovs, WRITE_LEN};
 use crate::region::attach::MIN_ATTACH_BYTES;
 use crate::state::State;
 use crate::state::ep::level;
-use crate::state::fast_path::SLOW_SEND_FLAGS;
+use crate::state::fast_path::{SLOW_READ_FLAGS, SLOW_SEND_FLAGS};
 use crate::transport::in_place::InPlace as _;
 use crate::transport::registering::Registering as _;
 use crate::transport::{InPlaceOf, RegisteringOf, Transport};
@@ -99,6 +99,46 @@ impl<T: Transport> State<T> {
             flags: None,
         };
         self.write(ep, &[buf], &call)
+    }
+
+    /// Posts a read. One of a short piece may be given to the device before anything is written.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        if RegisteringOf::<T>::SUPPORTED && self.read_now(ep, iov, call) {
+            return Ok(());
+        }
+        self.read_other(ep, iov, call)
+    }
+
+    /// Reads one segment to one buffer, if the device can be told at once; `false` says that nothing was done.
+    #[inline(always)]
+    fn read_now(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> bool {
+        if let (&[buf], &[from]) = (iov, call.remote)
+            && let Some(state) = self.eps.get(ep)
+            && buf.len() < state.fast.read_below
+            && buf.len() as u64 == from.len
+            && let Some(completes) = match call.flags {
+                None => Some(state.fast.send_completes),
+                Some(flags) if flags.intersects(SLOW_READ_FLAGS) => None,
+                Some(flags) => Some(!state.tx_selective || flags.contains(Flags::COMPLETION)),
+            }
+            && let Some(id) = state.route(call.peer)
+            && let Some(connection) = self.connections.get(id)
+            && let Some(link) = &connection.link
+            && self.engine.read_now(id, buf, call.context, completes)
+        {
+            let reads = RegisteringOf::<T>::read_now(link, from, buf);
+            if !reads {
+                self.engine.unread_now(id);
+            }
+            return reads;
+        }
+        false
+    }
+
+    #[inline(never)]
+    fn read_other(&mut self, ep: EpId, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
+        self.post_rma(ep, RmaKind::Read, Iov::new(iov)?, call, None)
     }
 
     /// Posts a write.

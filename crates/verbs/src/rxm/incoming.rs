@@ -9,7 +9,7 @@ use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm;
 use ripstop_wire::xnet::base::{
-    BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, RmaIov, RmaIovs, emit_msg,
+    BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, RmaIov, RmaIovs, emit_msg, emit_response,
 };
 
 /// Bytes at the front of a packet that are the header of a message.
@@ -26,8 +26,8 @@ pub(crate) enum Incoming {
     /// The peer has written memory of this side, and says so with this data, which has used the receive with
     /// this number. So many bytes, which are there: none of them are read.
     Written(u16, u32, usize),
-    /// So many bytes were read, which are where the engine wants them.
-    Read(u64),
+    /// The peer's memory was read, to where the engine wants it: none of it follows.
+    Read,
 }
 
 impl Incoming {
@@ -46,15 +46,14 @@ impl Incoming {
                     ..Header::new(Op::Write, len as u64)
                 }
             }
-            Self::Read(len) => Header::new(Op::ReadRsp, len),
+            Self::Read => Header::new(Op::ReadRsp, 0),
         }
     }
 
     const fn len(self) -> u64 {
         match self {
             Self::Packet { len, .. } => len as u64,
-            Self::Acknowledgement | Self::Written(..) => 0,
-            Self::Read(len) => len,
+            Self::Acknowledgement | Self::Written(..) | Self::Read => 0,
         }
     }
 }
@@ -69,8 +68,6 @@ pub(crate) struct Inbox {
     header: [u8; MAX_HEADER],
     /// How long that is.
     header_len: u64,
-    /// Outcomes of reads that were read to their end.
-    reads_done: usize,
 }
 
 impl Inbox {
@@ -80,7 +77,6 @@ impl Inbox {
             read: 0,
             header: [0; MAX_HEADER],
             header_len: 0,
-            reads_done: 0,
         }
     }
 
@@ -103,9 +99,7 @@ impl Inbox {
     }
 
     /// Reads into `vecs`, of packets by `copy`: the receive, the range of its bytes, where to, and behind how
-    /// many bytes there. `done` gets the number of each receive that was read to its end. Returns how many
-    /// bytes; what the device has placed itself counts, and goes alone. So does the end of a read of nothing:
-    /// the engine, which a link is read for only when it is not held up, hears of each read at once.
+    /// many bytes there. `done` gets the number of each receive that was read to its end. Returns how many bytes.
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] when there is nothing.
@@ -138,10 +132,14 @@ impl Inbox {
                 done.push(slot);
                 continue;
             }
+            if unit == Incoming::Read && self.read == 0 && vec.len() - filled >= BASE_LEN {
+                const DONE: [u8; BASE_LEN] = emit_response(ByteOrder::NATIVE, 0);
+                vec.copy_part_from(filled, &DONE);
+                (filled, total) = (filled + BASE_LEN, total + BASE_LEN);
+                self.units.pop_front();
+                continue;
+            }
             if self.read == 0 {
-                if total > 0 && unit == Incoming::Read(0) {
-                    break;
-                }
                 let emitted = unit.header().emit(ByteOrder::NATIVE, &mut self.header);
                 self.header_len = emitted.map_err(|error| error.errno())? as u64;
             }
@@ -156,14 +154,7 @@ impl Inbox {
                         let end = if alone && at < FRONT { FRONT } else { len };
                         copy(slot, at..end, vec, filled)
                     }
-                    Incoming::Read(_) if total > 0 => break,
-                    Incoming::Read(_) => {
-                        let all: usize = vecs.iter().map(|vec| vec.len()).sum();
-                        let placed = (all as u64).min(end - self.read);
-                        self.advance(placed, end, unit, done);
-                        return Ok(placed as usize);
-                    }
-                    Incoming::Acknowledgement | Incoming::Written(..) => 0,
+                    Incoming::Acknowledgement | Incoming::Written(..) | Incoming::Read => 0,
                 }
             };
             (filled, total) = (filled + copied, total + copied);
@@ -191,17 +182,10 @@ impl Inbox {
         if self.read >= end {
             self.read = 0;
             self.units.pop_front();
-            match unit {
-                Incoming::Packet { slot, .. } | Incoming::Written(slot, ..) => done.push(slot),
-                Incoming::Read(_) => self.reads_done += 1,
-                Incoming::Acknowledgement => {}
+            if let Incoming::Packet { slot, .. } | Incoming::Written(slot, ..) = unit {
+                done.push(slot);
             }
         }
-    }
-
-    /// How many outcomes of reads were read to their end since the last call.
-    pub(crate) fn take_reads_done(&mut self) -> usize {
-        std::mem::take(&mut self.reads_done)
     }
 }
 
@@ -213,12 +197,12 @@ mod tests {
         Incoming::Packet { slot, len, alone }
     }
 
-    /// Reads all there is with so much room at a time; what is placed by a device reads as `0xee`.
+    /// Reads all there is with so much room at a time.
     fn all(inbox: &mut Inbox, step: usize) -> (Vec<u8>, Vec<u16>) {
         let (mut bytes, mut done) = (Vec::new(), Vec::new());
         let packets = [b"first".to_vec(), b"second one".to_vec()];
         loop {
-            let mut room = vec![0xee; step];
+            let mut room = vec![0; step];
             let (front, back) = room.split_at_mut(step / 2);
             let mut vecs = [IoVecMut::from_slice(front), IoVecMut::from_slice(back)];
             let copy = |slot: u16, range: Range<usize>, vec: &mut IoVecMut<'_>, skip: usize| {
@@ -238,18 +222,18 @@ mod tests {
     fn units_come_whole_whatever_room_there_is() {
         let units = [
             packet(0, 5, false),
-            Incoming::Read(7),
+            Incoming::Read,
             Incoming::Acknowledgement,
             Incoming::Written(2, 3, 1000),
             packet(1, 10, false),
-            Incoming::Read(0),
+            Incoming::Read,
         ];
         let header = |unit: Incoming| {
             let mut bytes = [0; MAX_HEADER];
             let emitted = unit.header().emit(ByteOrder::NATIVE, &mut bytes);
             bytes[..emitted.expect("fits")].to_vec()
         };
-        let parts = [&b"first"[..], &[0xee; 7], b"", b"", b"second one", b""];
+        let parts = [&b"first"[..], b"", b"", b"", b"second one", b""];
         let expected: Vec<u8> = units
             .iter()
             .zip(parts)
@@ -299,21 +283,5 @@ mod tests {
         let rest = [b"ne".to_vec(), first].concat();
         assert_eq!(read(&mut inbox, 64), rest);
         assert_eq!(read(&mut inbox, 64), b"");
-    }
-
-    #[test]
-    fn the_end_of_a_read_of_nothing_comes_alone() {
-        let mut inbox = Inbox::new();
-        inbox.push(Incoming::Acknowledgement);
-        inbox.push(Incoming::Read(0));
-        let mut room = [0; 64];
-        let mut read = |inbox: &mut Inbox| {
-            let mut vecs = [IoVecMut::from_slice(&mut room)];
-            inbox.read(|_, _, _, _| 0, &mut vecs, &mut Vec::new())
-        };
-        assert!(read(&mut inbox).is_ok());
-        assert_eq!((inbox.take_reads_done(), inbox.is_empty()), (0, false));
-        assert!(read(&mut inbox).is_ok());
-        assert_eq!((inbox.take_reads_done(), inbox.is_empty()), (1, true));
     }
 }

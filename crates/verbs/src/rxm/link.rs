@@ -312,11 +312,6 @@ impl Registering<RdmaLink> for ByDevice {
         memory.iter().any(has)
     }
 
-    fn told_reads(link: &RdmaLink) -> usize {
-        let handshake = link.handshake.lock();
-        handshake.pipe.as_ref().map_or(0, Pipe::told_reads)
-    }
-
     fn tell_read(link: &RdmaLink, memory: &[UserBuf]) -> Result<()> {
         let mut handshake = link.handshake.lock();
         let pipe = handshake.pipe.as_mut().ok_or(Errno::ENOTCONN)?;
@@ -327,6 +322,12 @@ impl Registering<RdmaLink> for ByDevice {
         let mut handshake = link.handshake.lock();
         let pipe = handshake.pipe.as_mut();
         pipe.is_some_and(|pipe| pipe.write_now(&to, memory))
+    }
+
+    fn read_now(link: &RdmaLink, from: RmaIov, memory: UserBuf) -> bool {
+        let mut handshake = link.handshake.lock();
+        let pipe = handshake.pipe.as_mut();
+        pipe.is_some_and(|pipe| pipe.read_now(&from, memory))
     }
 
     fn payload_ready(link: &RdmaLink) -> usize {

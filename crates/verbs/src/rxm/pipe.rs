@@ -124,6 +124,15 @@ struct Place {
     regions: Vec<Arc<Mr>>,
 }
 
+/// What is registered as long as a read is under way.
+#[derive(Debug)]
+enum Regions {
+    /// A region of the program, which has all of it.
+    One { _region: Arc<Mr> },
+    /// Those of the place.
+    All(Place),
+}
+
 /// See the module. The queue pair ends first when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pipe {
@@ -149,8 +158,8 @@ pub(crate) struct Pipe {
     done: Vec<u16>,
     /// Where the next reads go, in the order of their requests in the stream.
     places: VecDeque<Place>,
-    /// The places and lengths of reads that are posted.
-    reading: VecDeque<(Place, u64)>,
+    /// The regions that reads which are posted go to, in order.
+    reading: VecDeque<Regions>,
     /// The regions of the program that writes are under way from, in order.
     lent: VecDeque<Arc<Mr>>,
     /// Open as long as the queue pair is there.
@@ -158,8 +167,6 @@ pub(crate) struct Pipe {
     ear: Arc<Ear>,
     /// Room for the next reads, used again and again.
     spare: Spare,
-    /// Places that were told of and whose reads were not read from the link to their end.
-    told: usize,
     /// Messages that the peer may read.
     announced: HashMap<u16, Vec<Arc<Mr>>>,
     ended: bool,
@@ -209,7 +216,6 @@ impl Pipe {
             ear: Ear::new(),
             device,
             spare: Spare::default(),
-            told: 0,
             announced: HashMap::new(),
             ended: false,
             activity: 0,
@@ -504,11 +510,15 @@ impl Pipe {
         if self.free.is_empty() || self.room == 0 || !may_send(self) {
             self.poll();
         }
-        let is_between_units = matches!(self.outgoing, Outgoing::Header) && self.header.is_empty();
-        if self.ended || !is_between_units || !may_send(self) {
+        if self.ended || !self.is_between_units() || !may_send(self) {
             return None;
         }
         self.take_slot()
+    }
+
+    /// Whether nothing is being written to the link.
+    const fn is_between_units(&self) -> bool {
+        matches!(self.outgoing, Outgoing::Header) && self.header.is_empty()
     }
 
     /// Sends a message by a packet at once: its header behind that of the unit, and its payload. `false` says that
@@ -588,7 +598,6 @@ impl Pipe {
             receives.read_to(shape.buffer_at(slot) + range.start, range.len(), vec, skip)
         };
         let read = self.inbox.read(copy, vecs, &mut self.done);
-        self.told -= self.inbox.take_reads_done();
         self.post_again();
         match read {
             Err(Errno::EAGAIN) => self.found_nothing(),

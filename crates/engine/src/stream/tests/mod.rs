@@ -3,6 +3,7 @@
 
 mod atomic;
 mod close;
+mod device_reads;
 mod eager;
 mod get;
 mod owned;

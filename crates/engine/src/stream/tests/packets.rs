@@ -35,7 +35,7 @@ impl Fixture {
         self.up_read_by(extensions, ReadBy::Stream);
     }
 
-    fn up_read_by(&mut self, extensions: Extensions, announced: ReadBy) {
+    pub(super) fn up_read_by(&mut self, extensions: Extensions, announced: ReadBy) {
         self.up_with_segments(extensions, announced, 0);
     }
 

@@ -8,17 +8,12 @@ use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
 
 use crate::rxm::incoming::Incoming;
-use crate::rxm::pipe::{LAST, Outgoing, Pipe, READ, remote};
+use crate::rxm::pipe::{LAST, Outgoing, Pipe, READ, Regions, remote};
 
 /// The longest piece of memory that one request reads. Devices take more.
 const READ_MAX: usize = 1 << 20;
 
 impl Pipe {
-    /// How many reads the driver has told of that are not done.
-    pub(crate) fn told_reads(&self) -> usize {
-        self.told
-    }
-
     /// Where the next read goes whose request comes by the stream. The memory is registered until it is done at least, unless
     /// the program has registered it.
     ///
@@ -37,7 +32,6 @@ impl Pipe {
             place.regions.push(region);
         }
         self.places.push_back(place);
-        self.told += 1;
         Ok(())
     }
 
@@ -68,7 +62,6 @@ impl Pipe {
         let mut parts = place.memory.iter().copied().zip(&place.regions);
         let mut here = parts.next();
         let mut requests = std::mem::take(&mut self.spare.requests);
-        let mut total = 0;
         for piece in from.as_slice() {
             let (mut addr, mut left) = (piece.addr, piece.len);
             while left > 0 {
@@ -78,7 +71,6 @@ impl Pipe {
                 requests.push_back((Some(sge), remote(addr, piece.key)?));
                 addr = addr.wrapping_add(len as u64);
                 left -= len as u64;
-                total += len as u64;
                 here = match part.skip(len) {
                     rest if rest.is_empty() => parts.next(),
                     rest => Some((rest, region)),
@@ -88,18 +80,50 @@ impl Pipe {
         if let ([piece, ..], true) = (from.as_slice(), requests.is_empty()) {
             requests.push_back((None, remote(piece.addr, piece.key)?));
         }
-        self.reading.push_back((place, total));
+        self.reading.push_back(Regions::All(place));
         Ok(requests)
     }
 
     /// The oldest read is done: its memory is the program's alone again.
     pub(super) fn end_read(&mut self) {
-        if let Some((mut place, len)) = self.reading.pop_front() {
-            place.memory.clear();
-            place.regions.clear();
-            self.spare.places.push(place);
-            self.inbox.push(Incoming::Read(len));
+        match self.reading.pop_front() {
+            Some(Regions::One { .. }) => {}
+            Some(Regions::All(mut place)) => {
+                place.memory.clear();
+                place.regions.clear();
+                self.spare.places.push(place);
+            }
+            None => return,
         }
+        self.inbox.push(Incoming::Read);
+    }
+
+    /// Posts the read of a short piece to memory in a region of the program at once; `false` says that nothing was done: the
+    /// memory is in no region, there is no room, or something is being written to the link.
+    pub(crate) fn read_now(&mut self, from: &RmaIov, memory: UserBuf) -> bool {
+        let Ok(from) = remote(from.addr, from.key) else {
+            return false;
+        };
+        let (addr, len) = (memory.addr(), memory.len());
+        if len == 0 || len > READ_MAX {
+            return false;
+        }
+        if self.room == 0 {
+            self.poll();
+        }
+        if self.ended || self.room == 0 || !self.is_between_units() {
+            return false;
+        }
+        let found = self.device.registered.find(addr, len, Access::LOCAL_WRITE);
+        let Some((region, memory)) = found else {
+            return false;
+        };
+        self.room -= 1;
+        self.reading.push_back(Regions::One { _region: region });
+        let posted = self.post(READ | LAST, Operation::Read(from), &[memory]);
+        let is_posted = posted.is_ok();
+        self.note_failure(posted);
+        is_posted
     }
 
     /// Posts the requests of the read that is being written to the link, as far as there is room.

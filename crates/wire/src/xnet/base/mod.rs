@@ -20,8 +20,8 @@ pub use header::{Header, peek_len};
 pub use refusal::{Answer, Reason};
 pub use rma::{RmaIov, RmaIovs};
 pub use small::{
-    GetHeader, Small, TAG_GET_LEN, WRITE_LEN, emit_announced, emit_got, emit_msg, emit_tag,
-    emit_write, may_be_sole, parse_get, parse_small, parse_sole, parse_write,
+    GetHeader, Small, TAG_GET_LEN, WRITE_LEN, emit_announced, emit_got, emit_msg, emit_response,
+    emit_tag, emit_write, may_be_sole, parse_get, parse_small, parse_sole, parse_write,
 };
 
 use crate::WireError;

@@ -229,6 +229,23 @@ pub const fn emit_got(order: ByteOrder, index: u16) -> [u8; BASE_LEN] {
     join([with_index(first, index), size])
 }
 
+/// The header of the response to a read, whose payload follows.
+///
+/// `payload_len` is as for [`emit_msg`].
+#[inline]
+#[must_use]
+pub const fn emit_response(order: ByteOrder, payload_len: u64) -> [u8; BASE_LEN] {
+    let none = BaseFlags::empty();
+    join(base(
+        order,
+        Op::ReadRsp,
+        none,
+        BASE_LEN as u8,
+        0,
+        payload_len,
+    ))
+}
+
 /// The first word of a header with an index.
 const fn with_index(first: [u8; 8], index: u16) -> [u8; 8] {
     let [version, op, f0, f1, _, _, len, id] = first;

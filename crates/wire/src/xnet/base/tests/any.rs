@@ -152,6 +152,12 @@ proptest! {
     }
 
     #[test]
+    fn the_header_of_a_response_is_the_same_bytes(len in any::<u32>(), order in orders()) {
+        let header = Header::new(Op::ReadRsp, len.into());
+        prop_assert_eq!(&emit_response(order, len.into())[..], emitted(&header, order));
+    }
+
+    #[test]
     fn small_headers_are_the_same_bytes(header in headers(), order in orders()) {
         let bytes = emitted(&header, order);
         let small = parse_small(order, &bytes);
