@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ripstop_core::provider::CompletionQueue as _;
 use ripstop_mem::Parked;
@@ -10,12 +10,13 @@ use ripstop_types::{Errno, FiAddr, Threading};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::common::{End, Safe, bytes, info, open, pattern, safe};
+use crate::common::{End, PATIENCE, Safe, bytes, info, open, pattern, safe};
 use crate::turn;
 
 /// Many times the size of the rings.
 const LEN: usize = 1 << 20;
-const COUNT: usize = 32;
+/// So few that they may come and go between two time slices of another program.
+const COUNT: usize = 4;
 
 /// The processor time of this thread.
 fn used() -> Duration {
@@ -23,12 +24,10 @@ fn used() -> Duration {
     Duration::try_from(now).unwrap()
 }
 
-/// Pins this thread to the first processor of the process.
-fn pin() {
-    let allowed = sched_getaffinity(None).unwrap();
-    let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+/// Pins this thread to a processor.
+fn pin(processor: usize) {
     let mut set = CpuSet::new();
-    set.set(first.unwrap());
+    set.set(processor);
     sched_setaffinity(None, &set).unwrap();
 }
 
@@ -59,25 +58,62 @@ fn in_turn(from: &End<Safe>, at: &End<Safe>, to: FiAddr, text: &Parked, room: &P
 
 /// Ends that poll for a long message, each for its part of it, leave each other the processor
 /// when they cannot go on, rather than when the system takes it away.
+///
+/// Beside a thread that computes they keep it for longer (`YieldPolicy` in `ripstop-stream`), so only an exchange that
+/// had the processor for itself is judged.
 #[test]
 fn ends_on_one_core_yield_to_each_other() {
     let _turn = turn();
-    // The thread of the test may run others afterwards.
-    thread::scope(|scope| scope.spawn(both_on_one_core).join().unwrap());
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut processors = (0..CpuSet::MAX_CPU)
+        .filter(|cpu| allowed.is_set(*cpu))
+        .cycle();
+    let stop = Instant::now() + PATIENCE;
+    while Instant::now() < stop {
+        let processor = processors.next().unwrap();
+        // The thread of the test may run others afterwards.
+        let exchange = || both_on(processor);
+        let cost = thread::scope(|scope| scope.spawn(exchange).join().unwrap());
+        if cost.is_undisturbed() {
+            assert!(cost.together < 60 * cost.in_turn, "{cost:?}");
+            return;
+        }
+    }
+    println!("SKIP: other programs had the processor during each exchange");
 }
 
-fn both_on_one_core() {
-    pin();
+/// What an exchange has cost of a processor.
+#[derive(Debug)]
+struct Cost {
+    /// Both ends, where one thread drives them.
+    in_turn: Duration,
+    /// Both ends, where each has a thread.
+    together: Duration,
+    /// Whatever else ran there meanwhile.
+    others: Duration,
+}
+
+impl Cost {
+    /// Whether the ends had the processor for themselves. A thread that computes there takes half as much as both, at
+    /// least.
+    fn is_undisturbed(&self) -> bool {
+        self.others < self.together / 4
+    }
+}
+
+/// An exchange of ends that have not yet met others on their processor.
+fn both_on(processor: usize) -> Cost {
+    pin(processor);
     let info = info(None, Threading::Safe);
     let [from, at] = [(); 2].map(|()| open(&safe(&info), &info));
     let to = from.knows(&at.name());
     let (text, room) = (Parked::park(pattern(LEN, 1)), Parked::park(vec![0; LEN]));
     in_turn(&from, &at, to, &text, &room);
-    let alone = in_turn(&from, &at, to, &text, &room);
+    let in_turn = in_turn(&from, &at, to, &text, &room);
     let (posted, wait) = mpsc::channel();
-    let both = thread::scope(|scope| {
+    let (together, all) = thread::scope(|scope| {
         let sender = scope.spawn(|| {
-            pin();
+            pin(processor);
             let start = used();
             for () in wait {
                 from.send(&text, to).unwrap();
@@ -85,7 +121,7 @@ fn both_on_one_core() {
             }
             used() - start
         });
-        let start = used();
+        let (start, began) = (used(), Instant::now());
         for _ in 0..COUNT {
             at.post(&room);
             posted.send(()).unwrap();
@@ -93,9 +129,14 @@ fn both_on_one_core() {
         }
         let received = used() - start;
         drop(posted);
-        received + sender.join().unwrap()
+        let together = received + sender.join().unwrap();
+        (together, began.elapsed())
     });
     assert_eq!(bytes(room), pattern(LEN, 1));
     drop(bytes(text));
-    assert!(both < 60 * alone, "{both:?} together, {alone:?} in turn");
+    Cost {
+        in_turn,
+        together,
+        others: all.saturating_sub(together),
+    }
 }
