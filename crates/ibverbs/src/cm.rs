@@ -17,7 +17,7 @@ use ripstop_types::{Errno, Result};
 use crate::device::{Context, name_of};
 use crate::library::{Library, by_errno, last_errno, library};
 use crate::sys::{
-    RDMA_PS_TCP, SOCKADDR_STORAGE, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
+    ConnTerms, RDMA_PS_TCP, SOCKADDR_STORAGE, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
     rdma_event_channel,
 };
 
@@ -199,8 +199,8 @@ impl EventChannel {
             data,
             request,
             peer_depth: PeerDepth {
-                responder_resources: conn.responder_resources,
-                initiator_depth: conn.initiator_depth,
+                responder_resources: conn.terms.responder_resources,
+                initiator_depth: conn.terms.initiator_depth,
             },
         }
     }
@@ -246,12 +246,14 @@ impl ConnParam<'_> {
         Ok(rdma_conn_param {
             private_data: self.data.as_ptr().cast::<c_void>(),
             private_data_len: u8::try_from(self.data.len()).map_err(|_| Errno::EINVAL)?,
-            responder_resources: self.responder_resources,
-            initiator_depth: self.initiator_depth,
-            flow_control: 1,
-            retry_count: self.retries,
-            rnr_retry_count: self.rnr_retries,
-            srq: 0,
+            terms: ConnTerms {
+                responder_resources: self.responder_resources,
+                initiator_depth: self.initiator_depth,
+                flow_control: 1,
+                retry_count: self.retries,
+                rnr_retry_count: self.rnr_retries,
+                srq: 0,
+            },
             qp_num: 0,
         })
     }
@@ -528,7 +530,7 @@ mod tests {
             rnr_retries: 6,
         };
         let raw = param.raw().expect("fits");
-        assert_eq!((raw.private_data_len, raw.rnr_retry_count), (56, 6));
+        assert_eq!((raw.private_data_len, raw.terms.rnr_retry_count), (56, 6));
         let long = ConnParam {
             data: &[0; 256],
             ..param

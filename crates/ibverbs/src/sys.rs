@@ -17,9 +17,9 @@ use core::sync::atomic::AtomicI32;
 
 /// Sizes and offsets as a C compiler gives them for the headers.
 macro_rules! layout {
-    ($($name:ident $(size $size:literal)? { $($field:ident at $offset:literal)* })*) => { $(
+    ($($name:ident $(size $size:literal)? { $($($field:ident).+ at $offset:literal)* })*) => { $(
         $(const _: () = assert!(size_of::<$name>() == $size);)?
-        $(const _: () = assert!(offset_of!($name, $field) == $offset);)*
+        $(const _: () = assert!(offset_of!($name, $($field).+) == $offset);)*
     )* };
 }
 

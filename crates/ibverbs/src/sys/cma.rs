@@ -74,13 +74,21 @@ pub struct rdma_cm_id {
 pub struct rdma_conn_param {
     pub private_data: *const c_void,
     pub private_data_len: u8,
+    pub terms: ConnTerms,
+    pub qp_num: u32,
+}
+
+/// The members of `struct rdma_conn_param` that are neither private data nor the number of a queue pair. They have no
+/// struct of their own in C.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnTerms {
     pub responder_resources: u8,
     pub initiator_depth: u8,
     pub flow_control: u8,
     pub retry_count: u8,
     pub rnr_retry_count: u8,
     pub srq: u8,
-    pub qp_num: u32,
 }
 
 /// `struct rdma_ud_param`.
@@ -141,8 +149,8 @@ layout! {
         qp_type at 408
     }
     rdma_conn_param size 24 {
-        private_data_len at 8 responder_resources at 9 initiator_depth at 10 flow_control at 11
-        retry_count at 12 rnr_retry_count at 13 srq at 14 qp_num at 16
+        private_data_len at 8 terms.responder_resources at 9 terms.initiator_depth at 10 terms.flow_control at 11
+        terms.retry_count at 12 terms.rnr_retry_count at 13 terms.srq at 14 qp_num at 16
     }
     rdma_ud_param size 56 { private_data_len at 8 ah_attr at 16 qp_num at 48 qkey at 52 }
     rdma_cm_event size 80 { listen_id at 8 event at 16 status at 20 param at 24 }

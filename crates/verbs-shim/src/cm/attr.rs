@@ -34,8 +34,8 @@ pub(super) fn attributes(id: &State, to: i32) -> Result<(ibv_qp_attr, i32)> {
         port_num: 1,
         // IBV_MTU_4096
         path_mtu: 5,
-        max_rd_atomic: id.param.initiator_depth,
-        max_dest_rd_atomic: id.param.responder_resources,
+        max_rd_atomic: id.param.terms.initiator_depth,
+        max_dest_rd_atomic: id.param.terms.responder_resources,
         timeout: 14,
         retry_cnt: 7,
         rnr_retry: 7,

@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 
 use crate::net::Kind;
-use crate::sys::ibv_gid;
+use crate::sys::{ConnTerms, ibv_gid};
 
 /// Begins every frame.
 const MAGIC: [u8; 4] = *b"RVCM";
@@ -55,12 +55,7 @@ impl Verb {
 /// Parameters of a connection (`struct rdma_conn_param`), with private data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Param {
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
-    pub(crate) flow_control: u8,
-    pub(crate) retry_count: u8,
-    pub(crate) rnr_retry_count: u8,
-    pub(crate) srq: u8,
+    pub(crate) terms: ConnTerms,
     pub(crate) qp_num: u32,
     /// The key of the queue pair, of datagrams.
     pub(crate) qkey: Option<u32>,
@@ -90,12 +85,12 @@ impl Frame {
         bytes.extend(self.gid.0);
         bytes.extend(param.qp_num.to_be_bytes());
         bytes.extend([
-            param.responder_resources,
-            param.initiator_depth,
-            param.flow_control,
-            param.retry_count,
-            param.rnr_retry_count,
-            param.srq,
+            param.terms.responder_resources,
+            param.terms.initiator_depth,
+            param.terms.flow_control,
+            param.terms.retry_count,
+            param.terms.rnr_retry_count,
+            param.terms.srq,
             match self.kind {
                 Kind::Tcp => 0,
                 Kind::Shm => 1,
@@ -138,12 +133,14 @@ impl Frame {
             },
             gid: ibv_gid(*gid),
             param: Param {
-                responder_resources: responder,
-                initiator_depth: depth,
-                flow_control: flow,
-                retry_count: retry,
-                rnr_retry_count: rnr,
-                srq,
+                terms: ConnTerms {
+                    responder_resources: responder,
+                    initiator_depth: depth,
+                    flow_control: flow,
+                    retry_count: retry,
+                    rnr_retry_count: rnr,
+                    srq,
+                },
                 qp_num: u32::from_be_bytes(*num) & 0x00ff_ffff,
                 qkey: match datagrams {
                     0 => None,
@@ -192,12 +189,14 @@ mod tests {
             kind: Kind::Shm,
             gid: ibv_gid([7; 16]),
             param: Param {
-                responder_resources: 1,
-                initiator_depth: 2,
-                flow_control: 3,
-                retry_count: 4,
-                rnr_retry_count: 5,
-                srq: 6,
+                terms: ConnTerms {
+                    responder_resources: 1,
+                    initiator_depth: 2,
+                    flow_control: 3,
+                    retry_count: 4,
+                    rnr_retry_count: 5,
+                    srq: 6,
+                },
                 qp_num: 0x0012_3456,
                 qkey: Some(0x789a_bcde),
                 private: b"private".to_vec(),

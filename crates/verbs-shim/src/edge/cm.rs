@@ -22,7 +22,7 @@ use crate::edge::{errno_of, exports, minus_one, or_null, refused};
 use crate::engine::cq::Channel;
 use crate::log::{Subsys, refuse};
 use crate::sys::{
-    IBV_QP_INIT_ATTR_PD, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_SRQ_INIT_ATTR_PD,
+    ConnTerms, IBV_QP_INIT_ATTR_PD, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_SRQ_INIT_ATTR_PD,
     IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_BASIC, RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP,
     RDMA_PS_UDP, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
     ibv_qp_init_attr_ex, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, rdma_cm_event,
@@ -36,10 +36,13 @@ const PRIVATE: [usize; 3] = [56, 196, 148];
 fn given(param: Option<&rdma_conn_param>, most: usize) -> Result<Param> {
     let Some(param) = param else {
         return Ok(Param {
-            responder_resources: u8::MAX,
-            initiator_depth: u8::MAX,
-            retry_count: 7,
-            rnr_retry_count: 7,
+            terms: ConnTerms {
+                responder_resources: u8::MAX,
+                initiator_depth: u8::MAX,
+                retry_count: 7,
+                rnr_retry_count: 7,
+                ..ConnTerms::default()
+            },
             ..Param::default()
         });
     };
@@ -47,12 +50,7 @@ fn given(param: Option<&rdma_conn_param>, most: usize) -> Result<Param> {
     // SAFETY: the program's parameters point to as many bytes as they say, or to none.
     let private = limited(unsafe { bytes(param.private_data, len) }, most)?;
     Ok(Param {
-        responder_resources: param.responder_resources,
-        initiator_depth: param.initiator_depth,
-        flow_control: param.flow_control,
-        retry_count: param.retry_count,
-        rnr_retry_count: param.rnr_retry_count,
-        srq: param.srq,
+        terms: param.terms,
         qp_num: param.qp_num,
         qkey: None,
         private,

@@ -252,12 +252,7 @@ fn parameters(id: &Id, param: &Param, private: &[u8]) -> rdma_cm_param {
             conn: rdma_conn_param {
                 private_data,
                 private_data_len,
-                responder_resources: param.responder_resources,
-                initiator_depth: param.initiator_depth,
-                flow_control: param.flow_control,
-                retry_count: param.retry_count,
-                rnr_retry_count: param.rnr_retry_count,
-                srq: param.srq,
+                terms: param.terms,
                 qp_num: param.qp_num,
             },
         },
