@@ -6,6 +6,7 @@
     clippy::macro_metavars_in_unsafe
 )]
 
+#[path = "../c/mod.rs"]
 mod c;
 
 use core::ptr;
