@@ -49,8 +49,6 @@ fn open() -> Side {
 
 /// Tagged messages between sides.
 trait Talk {
-    fn name(&self) -> Vec<u8>;
-
     /// Whether an operation has completed.
     fn has_completed(&self) -> bool;
 
@@ -63,10 +61,6 @@ trait Talk {
 }
 
 impl Talk for Side {
-    fn name(&self) -> Vec<u8> {
-        name(unsafe { (*self.ep).cm }, self.ep.cast())
-    }
-
     fn has_completed(&self) -> bool {
         self.poll().map(Result::unwrap).is_some()
     }

@@ -8,7 +8,9 @@
 
 #[path = "../c/mod.rs"]
 mod c;
+mod joint;
 
+use core::fmt::Display;
 use core::ptr;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -25,10 +27,6 @@ const SAYS: &str = "target says ";
 /// The first bytes that are reached so, and those of the region.
 const SHORTEST: usize = 4 << 10;
 
-fn seven() -> *mut core::ffi::c_void {
-    ptr::without_provenance_mut(7)
-}
-
 /// What the target runs; in the process of the tests it does nothing. Between two commands it
 /// waits for the next, and makes no progress.
 #[test]
@@ -39,10 +37,7 @@ fn subprocess_target() {
     let side = Side::open(mr_mode.parse().unwrap());
     let memory = Memory::anonymous();
     let region = side.register(&memory, REMOTE, 3);
-    let name = name(unsafe { (*side.ep).cm }, side.ep.cast());
-    let name = String::from_utf8(name).unwrap();
-    let name = name.trim_end_matches('\0');
-    println!("\n{SAYS}{name} {} {}", region.key, region.base);
+    say(introduction(&side, region));
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let answer = match line.as_str() {
             "progress" => {
@@ -54,9 +49,36 @@ fn subprocess_target() {
             "sum" => sum(&memory.bytes(0, LEN)).to_string(),
             other => panic!("no command {other}"),
         };
-        println!("\n{SAYS}{answer}");
+        say(answer);
     }
     assert_eq!(close(region.mr), 0);
+}
+
+/// What a target says: a line for [`Target::answer`].
+fn say(what: impl Display) {
+    // What the test harness prints has no end of line yet.
+    println!("\n{SAYS}{what}");
+}
+
+/// The address of an endpoint and its region, for [`introduced`].
+fn introduction(side: &Side, region: Region) -> String {
+    let name = String::from_utf8(side.name()).unwrap();
+    let name = name.trim_end_matches('\0');
+    format!("{name} {} {}", region.key, region.base)
+}
+
+/// What the peer needs of that.
+fn introduced(said: &str) -> (Vec<u8>, Region) {
+    let mut words = said.split(' ');
+    let mut word = || words.next().unwrap();
+    let mut name = word().as_bytes().to_vec();
+    name.push(0);
+    let region = Region {
+        mr: ptr::null_mut(),
+        key: word().parse().unwrap(),
+        base: word().parse().unwrap(),
+    };
+    (name, region)
 }
 
 /// Of bytes and their places.
@@ -66,18 +88,30 @@ fn sum(bytes: &[u8]) -> u64 {
     terms.fold(0, u64::wrapping_add)
 }
 
+/// One test of this program in a process of its own.
+fn subprocess(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]);
+    command
+}
+
 struct Target {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
+    killed: bool,
 }
 
 impl Target {
     /// Returns its address and region as well.
     fn start(mr_mode: i32, variable: Option<(&str, &str)>) -> (Self, Vec<u8>, Region) {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "subprocess_target", "--nocapture"]);
-        command.env(ROLE, mr_mode.to_string()).envs(variable);
+        let mut command = subprocess("subprocess_target");
+        let mut target = Self::run(command.env(ROLE, mr_mode.to_string()).envs(variable));
+        let (name, region) = introduced(&target.answer());
+        (target, name, region)
+    }
+
+    fn run(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -85,22 +119,12 @@ impl Target {
             .unwrap();
         let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut target = Self {
+        Self {
             child,
             stdin,
             lines,
-        };
-        let said = target.answer();
-        let mut words = said.split(' ');
-        let mut word = || words.next().unwrap();
-        let mut name = word().as_bytes().to_vec();
-        name.push(0);
-        let region = Region {
-            mr: ptr::null_mut(),
-            key: word().parse().unwrap(),
-            base: word().parse().unwrap(),
-        };
-        (target, name, region)
+            killed: false,
+        }
     }
 
     fn answer(&mut self) -> String {
@@ -110,8 +134,18 @@ impl Target {
     }
 
     fn tell(&mut self, command: &str) -> String {
-        writeln!(self.stdin.as_ref().unwrap(), "{command}").unwrap();
+        self.order(command);
         self.answer()
+    }
+
+    /// Does not wait for an answer.
+    fn order(&self, command: &str) {
+        writeln!(self.stdin.as_ref().unwrap(), "{command}").unwrap();
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.killed = true;
     }
 }
 
@@ -119,7 +153,7 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.stdin = None;
         let done = self.child.wait().unwrap();
-        assert!(done.success() || std::thread::panicking());
+        assert!(done.success() || self.killed || std::thread::panicking());
     }
 }
 
@@ -156,16 +190,7 @@ impl Initiator {
     }
 
     fn read(&self, at: usize, room: &mut [u8]) {
-        let (ep, cq, to) = (self.side.ep, self.side.cq, self.to);
-        let (addr, key) = (self.region.base + at as u64, self.region.key);
-        let len = room.len();
-        let into = room.as_mut_ptr().cast();
-        post(cq, || {
-            op!(
-                ep,
-                rma.read(into, len, ptr::null_mut(), to, addr, key, seven())
-            )
-        });
+        self.side.read(self.to, self.region, at as u64, room);
     }
 
     /// Both make progress until so many operations are done, and nothing is left to be told.

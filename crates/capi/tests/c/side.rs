@@ -45,10 +45,14 @@ impl Memory {
     }
 
     pub fn anonymous() -> Self {
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), LEN, RIGHTS, MapFlags::PRIVATE) };
+        Self::anonymous_of(LEN)
+    }
+
+    pub fn anonymous_of(len: usize) -> Self {
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), len, RIGHTS, MapFlags::PRIVATE) };
         Self {
             start: start.unwrap().cast(),
-            len: LEN,
+            len,
             _fd: None,
         }
     }
@@ -132,6 +136,10 @@ impl Side {
         }
     }
 
+    pub fn name(&self) -> Vec<u8> {
+        name(unsafe { (*self.ep).cm }, self.ep.cast())
+    }
+
     /// Completions that are there, failed ones as such.
     pub fn poll(&self) -> Option<Result<usize, c_int>> {
         let mut entry = fi_cq_entry::default();
@@ -170,6 +178,17 @@ impl Side {
         let flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
         let ep = self.ep;
         post(self.cq, || op!(ep, rma.writemsg(&msg, flags)));
+    }
+
+    pub fn read(&self, to: fi_addr_t, region: Region, at: u64, room: &mut [u8]) {
+        let (into, len) = (room.as_mut_ptr().cast(), room.len());
+        let (addr, key) = (region.base + at, region.key);
+        let context = ptr::without_provenance_mut(7);
+        let none = ptr::null_mut();
+        let ep = self.ep;
+        post(self.cq, || {
+            op!(ep, rma.read(into, len, none, to, addr, key, context))
+        });
     }
 
     pub fn register(&self, memory: &Memory, access: u64, key: u64) -> Region {
