@@ -60,7 +60,7 @@
 //! effect is in memory. Readers that have granted a region store it, whenever they poll all rings.
 //!
 //! A **claim** is one word: 0, or one more than the slot of the peer's region that the writer is
-//! accessing ([`Grants`]).
+//! accessing ([`Grants`]); all ones once the writer has ended the connection ([`Writer::end`]).
 //!
 //! The words of **joint copies** are described at [`JointLeader`]: a large payload that both sides copy.
 //!
