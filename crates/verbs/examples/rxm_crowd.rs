@@ -17,15 +17,14 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ripstop_core::Address;
 use ripstop_core::provider::{
-    AddressVector as _, AtomicCall, AvAttr, CqAttr, Domain as _, Endpoint as _, Fabric as _,
-    MemoryRegion as _, Provider as _, RecvKind, RmaCall, SendKind,
+    AddressVector as _, AtomicCall, Endpoint as _, MemoryRegion as _, RecvKind, RmaCall, SendKind,
 };
-use ripstop_core::{Address, FidToken};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_types::{
-    AtomicKind, AtomicOp, AvType, Completion, CompletionError, Datatype, EpType, Errno, FiAddr,
-    Flags, Result, RmaIov, flags,
+    AtomicKind, AtomicOp, Completion, CompletionError, Datatype, EpType, Errno, FiAddr, Flags,
+    Result, RmaIov, flags,
 };
 use ripstop_verbs::RxmVerbsProvider;
 
@@ -106,21 +105,7 @@ impl Member {
         let provider = RxmVerbsProvider::new();
         let info = common::infos(&provider, EpType::Rdm, flags![MSG TAGGED RMA ATOMIC]);
         let info = info.into_iter().next().expect("an offer of IPv4");
-        let fabric = provider.fabric(&info.fabric).expect("a fabric");
-        let domain = fabric.safe_domain(&info).expect("a domain");
-        let cq = domain.cq(&CqAttr::default()).expect("a queue");
-        let attr = AvAttr {
-            av_type: AvType::Table,
-            count: board.count,
-            flags: Flags::empty(),
-            rx_ctx_bits: 0,
-            name: None,
-        };
-        let av = domain.av(&attr).expect("an address vector");
-        let ep = domain.endpoint(&info, FidToken(1)).expect("an endpoint");
-        ep.bind_cq(&cq, Flags::SEND | Flags::RECV).expect("bound");
-        ep.bind_av(&av).expect("bound");
-        ep.enable().expect("enabled");
+        let (domain, ep, cq, av) = rxm::open(&provider, &info, board.count);
         let memory = Parked::park(vec![0; SHARE * (board.count + 1)]);
         let access = flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE];
         let mr = memory::register(&domain, memory.buf(), access);

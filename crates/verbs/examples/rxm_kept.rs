@@ -9,18 +9,15 @@ mod rxm;
 #[path = "common/until.rs"]
 mod until;
 
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ripstop_core::provider::{
-    AddressVector as _, AvAttr, CqAttr, Domain as _, Endpoint as _, Fabric as _, Provider as _,
-    RecvKind, SendKind,
-};
-use ripstop_core::{Address, FidToken, Info};
+use ripstop_core::provider::{AddressVector as _, Endpoint as _, RecvKind, SendKind};
+use ripstop_core::{Address, Info};
 use ripstop_mem::UserBuf;
-use ripstop_types::{AvType, EpType, Errno, FiAddr, Flags, flags};
+use ripstop_types::{EpType, Errno, FiAddr, flags};
 use ripstop_verbs::RxmVerbsProvider;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use rxm::{Av, Cq, Domain, Endpoint};
 use until::until;
@@ -31,24 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const LENGTHS: [usize; 2] = [256 << 10, 1 << 20];
 const LONGEST: usize = LENGTHS[1];
 
-unsafe extern "C" {
-    safe fn mmap(
-        at: *mut c_void,
-        len: usize,
-        prot: i32,
-        flags: i32,
-        fd: i32,
-        offset: i64,
-    ) -> *mut c_void;
-    fn munmap(at: *mut c_void, len: usize) -> i32;
-    fn madvise(at: *mut c_void, len: usize, advice: i32) -> i32;
-}
-
 /// Private memory for reads and writes, where it was asked for.
 fn map(at: *mut u8) -> *mut u8 {
-    const READ_WRITE: i32 = 3;
-    const PRIVATE_ANONYMOUS: i32 = 0x22;
-    let mapped = mmap(at.cast(), LONGEST, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0).cast();
+    let rights = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a hint only, so nothing that is there is replaced.
+    let mapped = unsafe { mmap_anonymous(at.cast(), LONGEST, rights, MapFlags::PRIVATE) };
+    let mapped = mapped.expect("memory").cast();
     assert!(at.is_null() || mapped == at, "other memory is there");
     mapped
 }
@@ -63,17 +48,16 @@ enum Change {
 
 impl Change {
     fn happen(self, memory: *mut u8) {
-        const DONTNEED: i32 = 4;
         match self {
             Self::None => {}
             Self::Remapped => {
                 // SAFETY: memory of `map`, which no operation has.
-                assert_eq!(unsafe { munmap(memory.cast(), LONGEST) }, 0);
+                unsafe { munmap(memory.cast(), LONGEST) }.expect("unmapped");
                 assert_eq!(map(memory), memory);
             }
             Self::Dropped => {
                 // SAFETY: memory of `map`, which no operation has.
-                assert_eq!(unsafe { madvise(memory.cast(), LONGEST, DONTNEED) }, 0);
+                unsafe { madvise(memory.cast(), LONGEST, Advice::LinuxDontNeed) }.expect("dropped");
             }
         }
     }
@@ -92,19 +76,7 @@ impl Side {
         let infos = common::infos(provider, EpType::Rdm, flags![MSG TAGGED]);
         let is_it = |info: &Info| info.domain.name.as_deref() == Some(device);
         let info = infos.into_iter().find(is_it).expect("an offer");
-        let fabric = provider.fabric(&info.fabric).expect("a fabric");
-        let domain = fabric.safe_domain(&info).expect("a domain");
-        let cq = domain.cq(&CqAttr::default()).expect("a queue");
-        let attr = AvAttr {
-            av_type: AvType::Table,
-            count: 1,
-            ..AvAttr::default()
-        };
-        let av = domain.av(&attr).expect("an address vector");
-        let ep = domain.endpoint(&info, FidToken(1)).expect("an endpoint");
-        ep.bind_cq(&cq, Flags::SEND | Flags::RECV).expect("bound");
-        ep.bind_av(&av).expect("bound");
-        ep.enable().expect("enabled");
+        let (domain, ep, cq, av) = rxm::open(provider, &info, 1);
         Self {
             ep,
             cq,

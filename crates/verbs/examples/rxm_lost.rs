@@ -12,13 +12,10 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ripstop_core::provider::{
-    AddressVector as _, AvAttr, CqAttr, Domain as _, Endpoint as _, Fabric as _, Provider as _,
-    RecvKind, SendKind,
-};
-use ripstop_core::{Address, FidToken, Info};
+use ripstop_core::provider::{AddressVector as _, Endpoint as _, RecvKind, SendKind};
+use ripstop_core::{Address, Info};
 use ripstop_mem::Parked;
-use ripstop_types::{AvType, EpType, Errno, FiAddr, Flags, Result, flags};
+use ripstop_types::{EpType, Errno, FiAddr, Flags, Result, flags};
 use ripstop_verbs::RxmVerbsProvider;
 
 use rxm::{Av, Cq, Domain, Endpoint};
@@ -57,19 +54,7 @@ impl Side {
     fn new(provider: &RxmVerbsProvider, device: &str) -> Self {
         let is_it = |info: &Info| info.domain.name.as_deref() == Some(device);
         let info = infos(provider).into_iter().find(is_it).expect("an offer");
-        let fabric = provider.fabric(&info.fabric).expect("a fabric");
-        let domain = fabric.safe_domain(&info).expect("a domain");
-        let cq = domain.cq(&CqAttr::default()).expect("a queue");
-        let attr = AvAttr {
-            av_type: AvType::Table,
-            count: 1,
-            ..AvAttr::default()
-        };
-        let av = domain.av(&attr).expect("an address vector");
-        let ep = domain.endpoint(&info, FidToken(1)).expect("an endpoint");
-        ep.bind_cq(&cq, Flags::SEND | Flags::RECV).expect("bound");
-        ep.bind_av(&av).expect("bound");
-        ep.enable().expect("enabled");
+        let (domain, ep, cq, av) = rxm::open(provider, &info, 1);
         let buffers = LENGTHS.iter().map(|len| Parked::park(vec![0; *len]));
         Self {
             peer: FiAddr::UNSPEC,
