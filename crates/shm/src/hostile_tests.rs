@@ -12,6 +12,7 @@ mod forge;
 mod joint;
 mod joint_access;
 mod peer;
+mod rig;
 
 use std::collections::BTreeMap;
 use std::fs::File;

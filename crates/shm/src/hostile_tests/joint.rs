@@ -2,23 +2,20 @@
 //! sends it one, and an honest peer goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{TryRecvError, channel};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use ripstop_core::Address;
 use ripstop_core::provider::{CompletionQueue as _, Endpoint as _, RecvKind, SendKind};
 use ripstop_mem::Parked;
-use ripstop_types::{Errno, FiAddr, Flags, Progress, Threading};
+use ripstop_types::{Errno, FiAddr, Flags};
 use ripstop_wire::xnet::base::{Header, Op};
 
 use super::peer::{HostilePeer, JointWords, SCRATCH_BYTES};
-use super::{HOSTILE, StopOnDrop, VICTIM, env_number};
-use crate::common::load::{self, Numbers};
-use crate::common::other::{Other, tell_parent};
-use crate::common::{End, PATIENCE, Safe, bytes, info, info_for, open, safe};
-
-const GROUP: &str = "RIPSTOP_SHM_TEST_JOINT_GROUP";
-const HONEST: &str = "RIPSTOP_SHM_TEST_JOINT_HONEST";
+use super::rig::{Rig, Victim};
+use super::{StopOnDrop, env_number};
+use crate::common::load::Numbers;
+use crate::common::other::tell_parent;
+use crate::common::{PATIENCE, bytes};
 
 /// Bytes of the messages, and how many parts they have.
 const LEN: usize = 512 << 10;
@@ -96,20 +93,10 @@ fn guarded() -> Parked {
 /// ended, and how many milliseconds its longest call took until then.
 #[test]
 fn subprocess_joint_victim() {
-    let Ok(group) = std::env::var(GROUP) else {
+    let Some(victim) = Victim::open(Flags::MSG | Flags::TAGGED) else {
         return;
     };
-    let own = load::name(&group, VICTIM);
-    let caps = Flags::MSG | Flags::TAGGED;
-    let info = info_for(caps, Some(&own), Threading::Safe, Progress::Manual);
-    let end = open(&safe(&info), &info);
-    let honest = end.knows(&Address::Str(std::env::var(HONEST).unwrap()));
-    let hostile = end.knows(&Address::Str(load::name(&group, HOSTILE)));
-    let (tell, orders) = channel();
-    std::thread::spawn(move || {
-        let lines = std::io::stdin().lines().map_while(Result::ok);
-        lines.for_each(|line| tell.send(line).unwrap());
-    });
+    let (end, honest, hostile) = (&victim.end, victim.honest, victim.hostile);
     let (ping, pong) = (Parked::park(vec![0; 8]), Parked::park(vec![1; 8]));
     let hear = || {
         let kind = RecvKind::Tagged {
@@ -125,7 +112,7 @@ fn subprocess_joint_victim() {
     tell_parent("open");
     let (mut long, mut longest) = (None, Duration::ZERO);
     loop {
-        let order = orders.try_recv();
+        let order = victim.orders.try_recv();
         match order.as_deref() {
             Ok("receive") => {
                 let room = long.insert(guarded());
@@ -177,35 +164,7 @@ fn subprocess_joint_victim() {
     }
 }
 
-/// The parent of the victim, with an honest endpoint of its own.
-struct Rig {
-    group: String,
-    victim: Other,
-    honest: End<Safe>,
-    to: FiAddr,
-    random: Numbers,
-}
-
 impl Rig {
-    fn new(seed: u64) -> Self {
-        let group = format!("joint-{}", ripstop_os::pid());
-        let info = info(None, Threading::Safe);
-        let honest = open(&safe(&info), &info);
-        let victim = Other::start(
-            "hostile_tests::joint::subprocess_joint_victim",
-            &[(GROUP, &group), (HONEST, &honest.name().to_string())],
-        );
-        assert_eq!(victim.hear(), "open");
-        let to = honest.knows(&Address::Str(load::name(&group, VICTIM)));
-        Self {
-            group,
-            victim,
-            honest,
-            to,
-            random: Numbers(seed),
-        }
-    }
-
     /// The honest peer and the victim exchange messages.
     fn ping(&self) {
         let [text, room] = [0; 2].map(|byte| Parked::park(vec![byte; 8]));
@@ -316,7 +275,8 @@ fn hostile_words_of_joint_copies_harm_nobody() {
         now.as_nanos() as u64
     });
     println!("RIPSTOP_HOSTILE_SEED={seed}");
-    let mut rig = Rig::new(seed);
+    let main = "hostile_tests::joint::subprocess_joint_victim";
+    let mut rig = Rig::start("joint", main, seed);
     rig.ping();
     for way in [Way::Receives, Way::Sends] {
         for lie in LIES {

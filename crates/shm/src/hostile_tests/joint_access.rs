@@ -1,25 +1,21 @@
 //! A hostile peer that writes the words of joint copies of reads and writes: as their initiator, who asks for memory
 //! that it may not reach, and as the owner of memory that the victim writes.
 
-use std::sync::mpsc::{TryRecvError, channel};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use ripstop_core::Address;
 use ripstop_core::provider::{
     CompletionQueue as _, Domain as _, Endpoint as _, RmaCall, SendKind, Sharing,
 };
 use ripstop_mem::ring::Grant;
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
-use ripstop_types::{Errno, FiAddr, Flags, Progress, RmaIov, Threading};
+use ripstop_types::{Errno, Flags, RmaIov};
 
 use super::peer::{HostilePeer, SCRATCH_BYTES};
-use super::{HOSTILE, VICTIM};
-use crate::common::load::{self, Numbers};
-use crate::common::other::{Other, tell_parent};
-use crate::common::{End, PATIENCE, Safe, bytes, info, info_for, mr_attr, open, safe};
+use super::rig::{Rig, Victim};
+use crate::common::other::tell_parent;
+use crate::common::{PATIENCE, bytes, mr_attr};
 use crate::records::{Record, RegionInfo, Rights};
-
-const GROUP: &str = "RIPSTOP_SHM_TEST_ACCESS_GROUP";
 
 /// Regions of the victim that peers may only read, and only write; and the region of the hostile peer.
 const READ_ONLY: u64 = 21;
@@ -58,18 +54,15 @@ fn contents(memory: &Parked) -> Vec<u8> {
     found
 }
 
+const VICTIM_MAIN: &str = "hostile_tests::joint_access::subprocess_access_victim";
+
 /// The main function of the victim; without its environment it does nothing.
 #[test]
 fn subprocess_access_victim() {
-    let Ok(group) = std::env::var(GROUP) else {
+    let Some(victim) = Victim::open(Flags::MSG | Flags::TAGGED | Flags::RMA) else {
         return;
     };
-    let own = load::name(&group, VICTIM);
-    let caps = Flags::MSG | Flags::TAGGED | Flags::RMA;
-    let info = info_for(caps, Some(&own), Threading::Safe, Progress::Manual);
-    let domain = safe(&info);
-    let end = open(&domain, &info);
-    let hostile = end.knows(&Address::Str(load::name(&group, HOSTILE)));
+    let (domain, end) = (&victim.domain, &victim.end);
     let memory = [guarded(), guarded()];
     let rights = [Flags::REMOTE_READ, Flags::REMOTE_WRITE];
     let mrs = [0, 1].map(|at| {
@@ -77,17 +70,12 @@ fn subprocess_access_victim() {
         let attr = mr_attr(region(&memory[at]), key, rights[at], Sharing::Never);
         domain.mr(&attr).unwrap()
     });
-    let (tell, orders) = channel();
-    std::thread::spawn(move || {
-        let lines = std::io::stdin().lines().map_while(Result::ok);
-        lines.for_each(|line| tell.send(line).unwrap());
-    });
     tell_parent("open");
     let text = guarded();
     let mut longest = Duration::ZERO;
     loop {
         let began = Instant::now();
-        match orders.try_recv().as_deref() {
+        match victim.orders.try_recv().as_deref() {
             // What was written where that is allowed, and whether anything else has changed.
             Ok("look") => {
                 let [read_only, written] = memory.each_ref().map(contents);
@@ -107,7 +95,7 @@ fn subprocess_access_victim() {
                 }];
                 let call = RmaCall {
                     remote: &remote,
-                    peer: hostile,
+                    peer: victim.hostile,
                     data: None,
                     context: 1,
                     flags: Some(Flags::COMPLETION),
@@ -132,66 +120,36 @@ fn subprocess_access_victim() {
     drop(mrs);
 }
 
-/// A victim, and an honest endpoint in the process of its parent.
-struct Rig {
-    group: String,
-    victim: Other,
-    honest: End<Safe>,
-    to: FiAddr,
-    random: Numbers,
+/// The victim takes a message of the honest endpoint, which nobody receives.
+fn ping(rig: &Rig) {
+    let text = Parked::park(vec![1; 8]);
+    let (kind, ep) = (SendKind::Tagged(1), &rig.honest.ep);
+    let sent = ep.send(kind, &[text.buf()], None, rig.to, 1, None);
+    sent.unwrap();
+    rig.honest.poll(1);
+    drop(bytes(text));
 }
 
-impl Rig {
-    fn new(name: &str) -> Self {
-        let group = format!("{name}-{}", ripstop_os::pid());
-        let info = info(None, Threading::Safe);
-        let honest = open(&safe(&info), &info);
-        let victim = Other::start(
-            "hostile_tests::joint_access::subprocess_access_victim",
-            &[(GROUP, &group)],
-        );
-        assert_eq!(victim.hear(), "open");
-        let to = honest.knows(&Address::Str(load::name(&group, VICTIM)));
-        Self {
-            group,
-            victim,
-            honest,
-            to,
-            random: Numbers(1),
+/// The region of the victim that has this key, as a peer that asks for it learns of it.
+fn ask(peer: &HostilePeer, key: u64) -> RegionInfo {
+    peer.send_record(Record::Request(key));
+    let stop = Instant::now() + PATIENCE;
+    loop {
+        peer.seem_idle();
+        if let Some(Record::Address(info, _)) = peer.next_record() {
+            assert_eq!((info.key, info.len), (key, LEN as u64));
+            return info;
         }
+        assert!(Instant::now() < stop, "no answer");
     }
+}
 
-    /// The victim takes a message of the honest endpoint, which nobody receives.
-    fn ping(&self) {
-        let text = Parked::park(vec![1; 8]);
-        let (kind, ep) = (SendKind::Tagged(1), &self.honest.ep);
-        let sent = ep.send(kind, &[text.buf()], None, self.to, 1, None);
-        sent.unwrap();
-        self.honest.poll(1);
-        drop(bytes(text));
-    }
-
-    /// The region of the victim that has this key, as a peer that asks for it learns of it.
-    fn ask(peer: &HostilePeer, key: u64) -> RegionInfo {
-        peer.send_record(Record::Request(key));
-        let stop = Instant::now() + PATIENCE;
-        loop {
-            peer.seem_idle();
-            if let Some(Record::Address(info, _)) = peer.next_record() {
-                assert_eq!((info.key, info.len), (key, LEN as u64));
-                return info;
-            }
-            assert!(Instant::now() < stop, "no answer");
-        }
-    }
-
-    /// Whether nothing was changed that may not be, and the sum of the bytes that may be written.
-    fn look(&mut self) -> (bool, u64) {
-        self.victim.tell("look");
-        let said = self.victim.hear();
-        let (is_same, sum) = said.split_once(' ').unwrap();
-        (is_same == "true", sum.parse().unwrap())
-    }
+/// Whether nothing was changed that may not be, and the sum of the bytes that may be written.
+fn look(rig: &mut Rig) -> (bool, u64) {
+    rig.victim.tell("look");
+    let said = rig.victim.hear();
+    let (is_same, sum) = said.split_once(' ').unwrap();
+    (is_same == "true", sum.parse().unwrap())
 }
 
 /// The words of an access: the initiator's address, the length, the address at the owner, the generation and the slot of
@@ -215,9 +173,9 @@ fn an_owner_checks_what_it_is_to_help_with() {
         return;
     }
     const UNTOUCHED: u64 = LEN as u64 * OWN as u64;
-    let mut rig = Rig::new("owner");
+    let mut rig = Rig::start("owner", VICTIM_MAIN, 1);
     let peer = HostilePeer::connect(&rig.group, &mut rig.random);
-    let [read, written] = [READ_ONLY, WRITE_ONLY].map(|key| Rig::ask(&peer, key));
+    let [read, written] = [READ_ONLY, WRITE_ONLY].map(|key| ask(&peer, key));
     let grant = |info: RegionInfo| (info.grant.generation(), u64::from(info.grant.slot()));
     let own = peer.scratch_address() + (SCRATCH_BYTES - LEN) as u64 / 2;
     let (len, target) = (LEN as u64, written.offset);
@@ -261,12 +219,12 @@ fn an_owner_checks_what_it_is_to_help_with() {
     while helped(right, PATIENCE / 10) != (PARTS, false) {
         assert!(Instant::now() < stop, "the owner does not help");
     }
-    assert_eq!(rig.look(), (true, 0), "the scratch is all zeros");
+    assert_eq!(look(&mut rig), (true, 0), "the scratch is all zeros");
     for (at, lie) in lies.into_iter().enumerate() {
         let (copied, has_failed) = helped(lie, A_WHILE);
         assert!(copied == 0 || has_failed, "lie {at}: {copied} parts");
-        rig.ping();
-        assert_eq!(rig.look(), (true, UNTOUCHED), "lie {at}");
+        ping(&rig);
+        assert_eq!(look(&mut rig), (true, UNTOUCHED), "lie {at}");
         let around = peer.scratch_around(SCRATCH_BYTES / 2);
         assert!(around.iter().all(|byte| *byte == 0), "lie {at}");
     }
@@ -279,7 +237,7 @@ fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
         println!("skipped: with one processor no owner helps");
         return;
     }
-    let mut rig = Rig::new("initiator");
+    let mut rig = Rig::start("initiator", VICTIM_MAIN, 1);
     let stop = Instant::now() + 3 * PATIENCE;
     let mut begun = 0;
     while begun < 3 {
@@ -315,7 +273,7 @@ fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
                 }
             }
         }
-        rig.ping();
+        ping(&rig);
         drop(peer);
         let said = rig.victim.hear();
         if claimed {
