@@ -232,9 +232,10 @@ impl Writer {
                 return Ok(0);
             };
             let cell = self.cells.at(at);
+            self.buffers.write(place.start(self.layout), payload);
+            // The entry last: a reader that polls takes its line away from this side as often as it is stored to.
             cell.set_chunk_len(payload.len() as u64);
             cell.write(CHUNK_LEN_BYTES, Source::from(head).buf());
-            self.buffers.write(place.start(self.layout), payload);
             self.publish_chunk(at, cell, head.len(), place);
             return Ok(len);
         }
