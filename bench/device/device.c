@@ -198,6 +198,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 static struct {
 	char *start;
 	size_t length;
+	int access;
 	struct ibv_mr *mr;
 } regions[REGIONS];
 
@@ -208,7 +209,6 @@ struct {
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, int access)
 {
-	(void)access;
 	if (registrations.refuse) {
 		registrations.refuse--;
 		errno = ENOMEM;
@@ -223,6 +223,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, int acc
 		*mr = (struct ibv_mr){ pd->context, pd, start, length, key, key, key };
 		regions[key].start = start;
 		regions[key].length = length;
+		regions[key].access = access;
 		regions[key].mr = mr;
 		registrations.made++;
 		return mr;
