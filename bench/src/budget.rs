@@ -10,7 +10,7 @@ use ripstop_cli::outln;
 use serde::{Deserialize, Serialize};
 
 use crate::callgrind::Cost;
-use crate::device::Device;
+use crate::device::{Device, DoesNotCompile};
 use crate::operation::Operation;
 use crate::{callgrind, existing, fresh, top};
 
@@ -110,6 +110,7 @@ pub(crate) fn check(lib: Option<&Path>, lower: bool) -> Result<bool> {
     for (provider, entries) in &mut budget.0 {
         let device = match Device::of(provider) {
             Ok(device) => device,
+            Err(why) if why.is::<DoesNotCompile>() => return Err(why),
             Err(why) => {
                 outln!("SKIP {provider}: {why:#}");
                 continue;

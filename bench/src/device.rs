@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
+use std::{fmt, fs};
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
@@ -14,6 +14,18 @@ use crate::top;
 
 /// The names that the device has as a library.
 const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
+
+/// The device's source is wrong, as the compiler says: not something that the machine lacks.
+#[derive(Debug)]
+pub(crate) struct DoesNotCompile(String);
+
+impl fmt::Display for DoesNotCompile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bench/device/device.c does not compile: {}", self.0)
+    }
+}
+
+impl std::error::Error for DoesNotCompile {}
 
 /// The device, compiled. It is gone when it is dropped.
 pub(crate) struct Device {
@@ -26,7 +38,7 @@ impl Device {
     /// What a provider is counted on, if not on what the machine has.
     ///
     /// # Errors
-    /// Why it cannot be compiled.
+    /// What the machine lacks for it; [`DoesNotCompile`].
     pub(crate) fn of(provider: &str) -> Result<Option<Self>> {
         provider.starts_with("verbs").then(Self::new).transpose()
     }
@@ -45,14 +57,21 @@ impl Device {
         compiler.args(["-fno-builtin", "-fPIC", "-shared", "-o"]);
         compiler.arg(&object);
         compiler.arg(top().join("bench/device/device.c"));
-        let output = compiler.output().context("there is no C compiler")?;
-        let told = String::from_utf8_lossy(&output.stderr);
+        let headers = Command::new("cc")
+            .args(["-fsyntax-only", "-x", "c", "/dev/null"])
+            .args(["-include", "infiniband/verbs.h"])
+            .args(["-include", "rdma/rdma_cma.h"])
+            .output()
+            .context("there is no C compiler")?;
         ensure!(
-            output.status.success(),
-            "the device does not compile; it needs the headers of the packages libibverbs-dev and \
-             librdmacm-dev: {}",
-            told.trim().lines().next().unwrap_or_default()
+            headers.status.success(),
+            "the device needs the headers of the packages libibverbs-dev and librdmacm-dev"
         );
+        let output = compiler.output()?;
+        if !output.status.success() {
+            let told = String::from_utf8_lossy(&output.stderr);
+            return Err(DoesNotCompile(told.trim().to_owned()).into());
+        }
         for name in LIBRARIES {
             symlink(&object, folder.path().join(name))?;
         }
@@ -85,6 +104,7 @@ mod tests {
     fn it_is_for_providers_of_rdma() {
         assert!(matches!(Device::of("tcp;ofi_rxm"), Ok(None)));
         match Device::of("verbs;ofi_rxm") {
+            Err(why) if why.is::<DoesNotCompile>() => panic!("{why:#}"),
             Err(why) => println!("SKIP: {why:#}"),
             Ok(device) => {
                 let device = device.expect("one");
