@@ -20,7 +20,7 @@ fn device(test: &str) -> Option<PathBuf> {
     fs::create_dir_all(folder.join("class/infiniband_verbs/uverbs0")).expect("a folder");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/device/device.c");
     let mut compiler = Command::new("cc");
-    compiler.args([
+    compiler.env("LC_ALL", "C").args([
         "-std=gnu11",
         "-O2",
         "-fno-builtin",
@@ -33,6 +33,8 @@ fn device(test: &str) -> Option<PathBuf> {
         Ok(done) if done.status.success() => {}
         Ok(done) => {
             let told = String::from_utf8_lossy(&done.stderr);
+            // A header; else the device is wrong.
+            assert!(told.contains("No such file"), "{told}");
             println!("SKIP: the device needs libibverbs-dev and librdmacm-dev: {told}");
             return None;
         }
