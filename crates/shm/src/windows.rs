@@ -44,12 +44,7 @@ impl Windows {
     /// The grant and window that contain all of `place`, and its offset in the window.
     pub(crate) fn find(&self, place: &RmaIov) -> Option<(Grant, &Window, usize)> {
         let mapped = self.0.iter().find(|m| m.info.key == place.key)?;
-        let at = place.addr.checked_sub(mapped.info.base)?;
-        let end = at.checked_add(place.len)?;
-        if place.len == 0 || end > mapped.info.len {
-            return None;
-        }
-        let at = usize::try_from(at).ok()?;
+        let at = usize::try_from(mapped.info.find(place)?).ok()?;
         Some((mapped.info.grant, &mapped.window, at))
     }
 
