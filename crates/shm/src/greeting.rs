@@ -7,7 +7,7 @@
 //! | 9 | flags. Bit 0: `membarrier` is refused to the sender, so the receiver has to fence |
 //! | 10..12 | length of the name |
 //! | 12..16 | entries of each ring |
-//! | 16..20 | bytes of each buffer |
+//! | 16..20 | bytes of the large buffer of each ring; the small one has a quarter of that |
 //! | 20.. | the sender's name, at most 200 bytes |
 //!
 //! Numbers are little-endian. A request carries two descriptors, the memory of the pair and the
