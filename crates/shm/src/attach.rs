@@ -12,6 +12,10 @@
 //!
 //! [`Attach::get`] reads the payload of a message from the memory of its sender, who waits for that.
 
+mod regions;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,19 +24,17 @@ use ripstop_core::fi_log;
 use ripstop_core::log::{Level, Subsys};
 use ripstop_core::provider::Copied;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::{AddressProbe, Grant, PeerPollStatus};
+use ripstop_mem::ring::{AddressProbe, PeerPollStatus};
 use ripstop_os::{AttachError, IoVec, IoVecMut, Process, Remote, clock};
 use ripstop_stream::{GetPieces, MAX_GETS, Payload};
-use ripstop_types::RmaIov;
 
 use crate::copies::{DomainCopies, Tally};
 use crate::copy_choice::{CopyChoice, CopyMode, Way};
 use crate::name::Name;
 use crate::params::NAME;
-use crate::records::{Record, RegionInfo, Rights};
+use crate::records::Record;
 
-#[cfg(test)]
-mod tests;
+pub(crate) use self::regions::{RemotePlace, RemoteRegions};
 
 /// How long a peer that was seen polling is assumed to poll on, without watching it again: at first,
 /// and at most, after doubling each time that it is seen polling.
@@ -55,14 +57,6 @@ const MAX_WATCH_YIELDS: u32 = 4;
 /// 8 KiB.
 const IDENTITY_CACHE_STEPS: u64 = 100_000;
 
-/// Entries of the cache of requested keys.
-const REQUEST_CACHE_KEYS: usize = 64;
-
-/// Large operations on a key until an unanswered request for it is repeated: after the first request,
-/// and at most, after doubling each time.
-const MIN_OPS_BETWEEN_REQUESTS: u32 = 8;
-const MAX_OPS_BETWEEN_REQUESTS: u32 = 1024;
-
 /// The longest payload that is got by one call: other operations of the domain wait for it.
 const MAX_GET_BYTES: u64 = 64 << 20;
 
@@ -74,9 +68,7 @@ const MAX_SEGMENTS: usize = 4;
 pub(crate) struct Attach {
     poll_status: PeerPollStatus,
     probe: AddressProbe,
-    regions: Vec<(RegionInfo, Rights)>,
-    /// Keys that were requested, by a hash of the key.
-    requests: [RequestBackoff; REQUEST_CACHE_KEYS],
+    pub(crate) regions: RemoteRegions,
     trial: Trial,
     /// The time until which the peer is assumed to poll its rings.
     polling_until: Duration,
@@ -99,30 +91,12 @@ pub(crate) struct Attach {
     pub(crate) helped: bool,
 }
 
-/// A key that was requested from the peer.
-#[derive(Clone, Copy, Debug, Default)]
-struct RequestBackoff {
-    key: u64,
-    /// Operations on it until the request is repeated.
-    ops_left: u32,
-    /// The value that `ops_left` started from.
-    interval: u32,
-}
-
 /// The outcome of the trial, which reads the address probe of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trial {
     Untried,
     Passed,
     Failed,
-}
-
-/// A range of a region, with its address in the peer's process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RemotePlace {
-    pub(crate) grant: Grant,
-    pub(crate) addr: usize,
-    len: usize,
 }
 
 /// The peer's process, as the system calls and the log need it.
@@ -142,8 +116,7 @@ impl Attach {
         Some(Self {
             probe: poll_status.address_probe()?,
             poll_status,
-            regions: Vec::new(),
-            requests: [RequestBackoff::default(); REQUEST_CACHE_KEYS],
+            regions: RemoteRegions::default(),
             trial: Trial::Untried,
             polling_until: Duration::ZERO,
             assume_polling: MIN_ASSUME_POLLING,
@@ -158,71 +131,11 @@ impl Attach {
         })
     }
 
-    /// Adds a region that the peer lets this side access by its address. It replaces one with the same slot or key.
-    pub(crate) fn add(&mut self, info: RegionInfo, rights: Rights) {
-        self.regions.retain(|(other, _)| other.is_beside(&info));
-        self.regions.push((info, rights));
-    }
-
-    /// Drops the regions whose grants are no longer valid. Their keys may be requested anew.
-    pub(crate) fn retain(&mut self, is_valid: impl Fn(Grant) -> bool) {
-        let Self {
-            regions, requests, ..
-        } = self;
-        regions.retain(|(info, _)| {
-            let valid = is_valid(info.grant);
-            if !valid {
-                requests[cache_index(info.key)] = RequestBackoff::default();
-            }
-            valid
-        });
-    }
-
-    /// Drops one region, until it is requested again.
-    pub(crate) fn forget(&mut self, grant: Grant) {
-        self.regions.retain(|(info, _)| info.grant != grant);
-    }
-
-    /// Translates remote memory to an address in the peer's process. `None` unless all of it is in one
-    /// region whose rights permit the access.
-    pub(crate) fn find(&self, place: &RmaIov, write: bool) -> Option<RemotePlace> {
-        let mut regions = self.regions.iter();
-        let (info, rights) = regions.find(|(info, _)| info.key == place.key)?;
-        let may = match write {
-            true => rights.write,
-            false => rights.read,
-        };
-        let at = info.find(place).filter(|_| may)?;
-        Some(RemotePlace {
-            grant: info.grant,
-            addr: usize::try_from(info.offset.checked_add(at)?).ok()?,
-            len: usize::try_from(place.len).ok()?,
-        })
-    }
-
     /// The record to send for a key that the peer has not offered; `None` if it was requested lately, or
     /// if its memory cannot be accessed.
     pub(crate) fn request(&mut self, key: u64, peer: Target<'_>) -> Option<Record> {
-        if self.regions.iter().any(|(info, _)| info.key == key) {
-            // The region is known, but does not cover or permit the access.
-            return None;
-        }
-        let backoff = &mut self.requests[cache_index(key)];
-        if backoff.key != key {
-            *backoff = RequestBackoff::default();
-        }
-        if backoff.ops_left > 0 {
-            backoff.ops_left -= 1;
-            return None;
-        }
-        let interval =
-            (2 * backoff.interval).clamp(MIN_OPS_BETWEEN_REQUESTS, MAX_OPS_BETWEEN_REQUESTS);
-        *backoff = RequestBackoff {
-            key,
-            ops_left: interval,
-            interval,
-        };
-        self.is_attachable(peer).then_some(Record::Request(key))
+        let asks = self.regions.request_is_due(key) && self.is_attachable(peer);
+        asks.then_some(Record::Request(key))
     }
 
     /// Reads payloads from the peer's process into buffers, which are as long together, and takes the time.
@@ -512,13 +425,8 @@ impl Attach {
             }
             Err(AttachError::Gone) => {}
             // Not all of the range is mapped there. The ring reports the error, if it is one.
-            Ok(_) | Err(_) => self.forget(found.grant),
+            Ok(_) | Err(_) => self.regions.forget(found.grant),
         }
         false
     }
-}
-
-/// The index of a key in the cache of requested keys.
-const fn cache_index(key: u64) -> usize {
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % REQUEST_CACHE_KEYS
 }

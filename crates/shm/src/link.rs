@@ -369,10 +369,10 @@ impl Rings {
             }
             (Record::Revoke(grant), _) => {
                 windows.retain(|other| other != grant);
-                self.with_attach(|attach| attach.retain(|other| other != grant));
+                self.with_attach(|attach| attach.regions.retain(|other| other != grant));
             }
             (Record::Address(info, rights), _) => {
-                self.with_attach(|attach| attach.add(info, rights));
+                self.with_attach(|attach| attach.regions.add(info, rights));
             }
             (Record::Request(key), _) => {
                 let mut requested_keys = self.requested_keys.lock();
@@ -384,7 +384,11 @@ impl Rings {
         let pushed = self.record_reader.lock().push(bytes, descriptors, handle);
         // Grants also end without a record, where the peer's socket was full.
         windows.retain(|grant| self.peer_status.is_granted(grant));
-        self.with_attach(|attach| attach.retain(|grant| self.peer_status.is_granted(grant)));
+        self.with_attach(|attach| {
+            attach
+                .regions
+                .retain(|grant| self.peer_status.is_granted(grant))
+        });
         if let Err(why) = pushed {
             self.end_connection(&format!("its socket has {why}"));
         }

@@ -121,7 +121,7 @@ impl DirectAccess<ShmLink> for RingDirect {
             return Attached::UseStream;
         };
         let (mut attach, peer) = (attach.lock(), rings.attach_target(process));
-        let Some(found) = attach.find(place, write) else {
+        let Some(found) = attach.regions.find(place, write) else {
             let Some(record) = attach.request(place.key, peer) else {
                 return Attached::UseStream;
             };
@@ -165,7 +165,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         };
         rings.writer.unclaim();
         if !granted {
-            attach.retain(|other| other != found.grant);
+            attach.regions.retain(|other| other != found.grant);
         }
         outcome
     }
@@ -174,7 +174,8 @@ impl DirectAccess<ShmLink> for RingDirect {
         let attach = link.rings.get().and_then(|rings| rings.attach.as_ref());
         attach.is_some_and(|attach| {
             let attach = attach.lock();
-            attach.choice.preferred(place.len) == Way::Attach && attach.find(place, write).is_some()
+            attach.choice.preferred(place.len) == Way::Attach
+                && attach.regions.find(place, write).is_some()
         })
     }
 

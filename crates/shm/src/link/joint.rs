@@ -261,7 +261,7 @@ pub(super) fn access(
         return Attached::OwnerCopies;
     }
     if !done || joint.has_failed() {
-        attach.forget(found.grant);
+        attach.regions.forget(found.grant);
         return Attached::UseStream;
     }
     attach.note_joint(access.len, Some(clock::now() - began), attach.helped);
