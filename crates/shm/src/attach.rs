@@ -7,11 +7,12 @@
 //! belongs to the process that owns the status page.
 //!
 //! A peer that polls its rings may be reached faster through them ([`CopyChoice`] knows). Then attach is
-//! for idle peers only. The peer is watched for a moment; if its poll count does not change, it counts as
-//! idle for as long as the count stays the same.
+//! for idle peers only. [`PollWatch`] watches the peer for a moment; if its poll count does not change, it
+//! counts as idle for as long as the count stays the same.
 //!
 //! [`Attach::get`] reads the payload of a message from the memory of its sender, who waits for that.
 
+mod poll_watch;
 mod regions;
 #[cfg(test)]
 mod tests;
@@ -34,22 +35,8 @@ use crate::name::Name;
 use crate::params::NAME;
 use crate::records::Record;
 
+use self::poll_watch::PollWatch;
 pub(crate) use self::regions::{RemotePlace, RemoteRegions};
-
-/// How long a peer that was seen polling is assumed to poll on, without watching it again: at first,
-/// and at most, after doubling each time that it is seen polling.
-const MIN_ASSUME_POLLING: Duration = Duration::from_micros(20);
-const MAX_ASSUME_POLLING: Duration = Duration::from_micros(320);
-
-/// How long the poll count is watched for a change. A domain that polls changes it on every 32nd idle
-/// poll, that is within 1 to 2 us.
-const POLL_WATCH_TIME: Duration = Duration::from_micros(6);
-
-/// Loads of the poll count between two reads of the clock.
-const COUNT_READS_PER_CLOCK_READ: u32 = 16;
-
-/// Yields of the processor in place of [`POLL_WATCH_TIME`] where threads share a processor.
-const MAX_WATCH_YIELDS: u32 = 4;
 
 /// How long a check that the peer's process has the memory that it had when it connected stays valid. `exec` takes
 /// longer to bring other memory, and the kernel gives a process id anew when it has gone through all others.
@@ -66,16 +53,10 @@ const MAX_SEGMENTS: usize = 4;
 /// What one connection knows of a peer whose memory it may access by its address in the peer's process.
 #[derive(Debug)]
 pub(crate) struct Attach {
-    poll_status: PeerPollStatus,
+    pub(crate) polls: PollWatch,
     probe: AddressProbe,
     pub(crate) regions: RemoteRegions,
     trial: Trial,
-    /// The time until which the peer is assumed to poll its rings.
-    polling_until: Duration,
-    /// How long to assume so when it is next seen polling.
-    assume_polling: Duration,
-    /// The poll count at which the peer was found idle.
-    idle_poll_count: Option<u64>,
     /// [`clock::counter`] when its process was last seen to have the memory of the status page.
     identified_at: Option<u64>,
     /// What the domain's connections add to; a refusal is logged once for each domain.
@@ -86,9 +67,6 @@ pub(crate) struct Attach {
     copied: Tally,
     /// How many of them by both sides.
     joint: u64,
-    /// The poll count when the peer could last be asked to copy parts of a read or write, and whether it did so last.
-    seen_poll_count: u64,
-    pub(crate) helped: bool,
 }
 
 /// The outcome of the trial, which reads the address probe of the peer.
@@ -115,19 +93,14 @@ impl Attach {
     ) -> Option<Self> {
         Some(Self {
             probe: poll_status.address_probe()?,
-            poll_status,
+            polls: PollWatch::new(poll_status),
             regions: RemoteRegions::default(),
             trial: Trial::Untried,
-            polling_until: Duration::ZERO,
-            assume_polling: MIN_ASSUME_POLLING,
-            idle_poll_count: None,
             identified_at: None,
             copies,
             choice: CopyChoice::new(mode),
             copied: Tally::default(),
             joint: 0,
-            seen_poll_count: 0,
-            helped: false,
         })
     }
 
@@ -213,9 +186,9 @@ impl Attach {
 
     /// The way of the next read or write of this length. The ring is not tried with a peer that does not poll:
     /// it would wait for that.
-    pub(crate) fn next_way(&mut self, peer: Target<'_>, len: u64, crowd: bool) -> Way {
+    pub(crate) fn next_way(&mut self, peer: Target<'_>, len: u64, crowded: bool) -> Way {
         match (self.choice.preferred(len), self.choice.next_way(len)) {
-            (Way::Attach, Way::Ring) if self.is_idle(peer, crowd) != Some(false) => Way::Attach,
+            (Way::Attach, Way::Ring) if self.is_idle(peer, crowded) != Some(false) => Way::Attach,
             (_, way) => way,
         }
     }
@@ -320,31 +293,13 @@ impl Attach {
         }
     }
 
-    /// Whether the peer was seen polling a moment ago: the caller then uses the ring.
-    pub(crate) fn is_assumed_polling(&self) -> bool {
-        clock::now() < self.polling_until
-    }
-
-    /// Whether the peer has polled its rings since this was last asked, or has just helped.
-    pub(crate) fn seems_polling(&mut self) -> bool {
-        let count = self.poll_status.poll_count();
-        std::mem::replace(&mut self.seen_poll_count, count) != count || self.helped
-    }
-
     /// Whether the peer does not poll its rings; watches it for a moment where that is not known.
-    /// `crowd` says that threads share a processor. `None` if its process has exited.
-    pub(crate) fn is_idle(&mut self, peer: Target<'_>, crowd: bool) -> Option<bool> {
-        let poll_count = self.poll_status.poll_count();
-        if self.idle_poll_count != Some(poll_count) {
-            if !self.stays_idle(poll_count, crowd) {
-                self.polling_until = clock::now() + self.assume_polling;
-                self.assume_polling = (2 * self.assume_polling).min(MAX_ASSUME_POLLING);
-                return Some(false);
-            }
-            self.idle_poll_count = Some(poll_count);
-            self.assume_polling = MIN_ASSUME_POLLING;
+    /// `crowded` says that threads share a processor. `None` if its process has exited.
+    pub(crate) fn is_idle(&mut self, peer: Target<'_>, crowded: bool) -> Option<bool> {
+        match self.polls.is_idle(crowded) {
+            true => self.is_same_process(peer).then_some(true),
+            false => Some(false),
         }
-        self.is_same_process(peer).then_some(true)
     }
 
     /// Whether the process with the peer's number is the one that has connected, and has not called `exec`, as of
@@ -359,29 +314,6 @@ impl Attach {
             self.identified_at = Some(now);
         }
         true
-    }
-
-    /// Whether the peer's poll count keeps this value while it is watched.
-    #[cold]
-    #[inline(never)]
-    fn stays_idle(&self, poll_count: u64, crowd: bool) -> bool {
-        let same = || {
-            std::hint::spin_loop();
-            self.poll_status.poll_count() == poll_count
-        };
-        if crowd {
-            return (0..MAX_WATCH_YIELDS).all(|_| {
-                std::thread::yield_now();
-                same()
-            });
-        }
-        let end = clock::now() + POLL_WATCH_TIME;
-        while (0..COUNT_READS_PER_CLOCK_READ).all(|_| same()) {
-            if clock::now() >= end {
-                return true;
-            }
-        }
-        false
     }
 
     /// Copies between `segments` and the range `found`, which are equally long. The caller holds a claim

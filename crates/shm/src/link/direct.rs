@@ -136,7 +136,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         match preferred {
             _ if rings.ended.load(Ordering::Relaxed) => return Attached::UseStream,
             Way::Attach if !applied => return Attached::Unapplied,
-            Way::Ring if attach.is_assumed_polling() => return Attached::PeerPolling,
+            Way::Ring if attach.polls.is_assumed_polling() => return Attached::PeerPolling,
             Way::Ring if !applied => return Attached::UseStream,
             _ => {}
         }

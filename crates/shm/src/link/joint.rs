@@ -229,7 +229,7 @@ fn copy_part(
 /// this side could help with.
 pub(super) fn may_help_access(rings: &Rings, attach: &mut Attach) -> bool {
     let is_ready = rings.writer.joint_accesses().is_finished();
-    attach.seems_polling() && is_ready && rings.reader.joint_accesses().what().is_none()
+    attach.polls.seems_polling() && is_ready && rings.reader.joint_accesses().what().is_none()
 }
 
 /// Carries out a read or write with its owner: copies parts from the front. The caller holds a claim of the grant.
@@ -256,7 +256,8 @@ pub(super) fn access(
     joint.open(access, parts);
     let done = copy_from_front(attach, peer, joint, (here, access.target), write);
     let is_finished = is_finished_soon(joint);
-    attach.helped = joint.taken() > 0;
+    let has_helped = joint.taken() > 0;
+    attach.polls.note_helped(has_helped);
     if !is_finished {
         return Attached::OwnerCopies;
     }
@@ -264,7 +265,7 @@ pub(super) fn access(
         attach.regions.forget(found.grant);
         return Attached::UseStream;
     }
-    attach.note_joint(access.len, Some(clock::now() - began), attach.helped);
+    attach.note_joint(access.len, Some(clock::now() - began), has_helped);
     Attached::Done
 }
 
