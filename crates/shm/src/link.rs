@@ -196,6 +196,17 @@ impl ShmLink {
         }
     }
 
+    /// The state of attach, with the rings beside it and the process that it reaches. `None` before the handshake is
+    /// complete, and where attach is switched off or cannot work.
+    fn attach(&self) -> Option<(&Rings, &Mutex<Attach>, Target<'_>)> {
+        let rings = self.rings.get()?;
+        let peer = Target {
+            process: rings.process.as_ref()?,
+            name: &rings.peer,
+        };
+        Some((rings, rings.attach.as_ref()?, peer))
+    }
+
     #[cold]
     #[inline(never)]
     fn send_handshake(&self, bytes: &[u8]) -> Result<usize> {
@@ -272,14 +283,6 @@ impl ShmLink {
 }
 
 impl Rings {
-    /// The peer's process, for [`Attach`].
-    const fn attach_target<'a>(&'a self, process: &'a Process) -> Target<'a> {
-        Target {
-            process,
-            name: &self.peer,
-        }
-    }
-
     /// Copies up to `len` bytes to or from the ring, and takes the time now and then, to know what the
     /// ring costs.
     #[inline]

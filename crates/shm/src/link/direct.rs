@@ -114,13 +114,10 @@ impl DirectAccess<ShmLink> for RingDirect {
         segments: &[UserBuf],
         state: AttachState,
     ) -> Attached {
-        let Some(rings) = link.rings.get() else {
+        let Some((rings, attach, peer)) = link.attach() else {
             return Attached::UseStream;
         };
-        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-            return Attached::UseStream;
-        };
-        let (mut attach, peer) = (attach.lock(), rings.attach_target(process));
+        let mut attach = attach.lock();
         let Some(found) = attach.regions.find(place, write) else {
             let Some(record) = attach.request(place.key, peer) else {
                 return Attached::UseStream;
@@ -180,13 +177,9 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 
     fn get(link: &ShmLink, from: &[Payload], into: GetPieces<'_>) -> Got {
-        let Some(rings) = link.rings.get() else {
+        let Some((rings, attach, peer)) = link.attach() else {
             return Got::UseStream;
         };
-        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-            return Got::UseStream;
-        };
-        let peer = rings.attach_target(process);
         let got = attach.lock().get(peer, from, into);
         rings.read_since_attach.store(0, Ordering::Relaxed);
         // Else the peer may have given the memory another use before it was read.
@@ -198,11 +191,8 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 
     fn take_get_limit(link: &ShmLink) -> Option<u8> {
-        let rings = link.rings.get()?;
-        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-            return None;
-        };
-        let limit = attach.lock().take_get_limit(rings.attach_target(process))?;
+        let (rings, attach, peer) = link.attach()?;
+        let limit = attach.lock().take_get_limit(peer)?;
         let peer = &rings.peer;
         match limit {
             0 | NO_LIMIT => fi_info!(

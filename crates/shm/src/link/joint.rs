@@ -79,13 +79,10 @@ impl JointCopy<ShmLink> for RingJoint {
 
     /// Copies parts from the front.
     fn copy(link: &ShmLink, payload: &Payload, into: UserBuf) -> Got {
-        let Some(rings) = link.rings.get() else {
+        let Some((rings, attach, peer)) = link.attach() else {
             return Got::UseStream;
         };
-        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-            return Got::UseStream;
-        };
-        let (peer, joint) = (rings.attach_target(process), rings.reader.joint_messages());
+        let joint = rings.reader.joint_messages();
         let began = clock::now();
         let places = (into, payload.address);
         let done = copy_from_front(&mut attach.lock(), peer, joint, places, false);
@@ -123,13 +120,10 @@ impl JointCopy<ShmLink> for RingJoint {
 
     /// Copies parts from the back.
     fn help(link: &ShmLink, message: JointMessage, from: UserBuf) -> bool {
-        let Some(rings) = link.rings.get() else {
+        let Some((rings, attach, peer)) = link.attach() else {
             return false;
         };
-        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-            return false;
-        };
-        let (peer, joint) = (rings.attach_target(process), rings.writer.joint_messages());
+        let joint = rings.writer.joint_messages();
         // The receiver may want less of it than there is.
         let len = usize::try_from(message.len).ok();
         let Some(from) = len.and_then(|len| from.slice(0, len)) else {
@@ -145,13 +139,10 @@ impl JointCopy<ShmLink> for RingJoint {
 
     /// Copies parts from the back.
     fn help_access(link: &ShmLink, access: JointAccess, memory: UserBuf) {
-        let Some(rings) = link.rings.get() else {
+        let Some((rings, attach, peer)) = link.attach() else {
             return;
         };
-        let (Some(attach), Some(process)) = (&rings.attach, &rings.process) else {
-            return;
-        };
-        let (peer, joint) = (rings.attach_target(process), rings.reader.joint_accesses());
+        let joint = rings.reader.joint_accesses();
         if memory.len() as u64 == access.len {
             let places = (memory, access.address);
             // What the peer writes is read from there, and what it reads is written.
