@@ -13,7 +13,8 @@ use ripstop_stream::{
 };
 use ripstop_types::RmaIov;
 
-use super::{ShmLink, joint};
+use super::{Rings, ShmLink, joint};
+use crate::attach::{Attach, Target};
 use crate::copy_choice::{NO_LIMIT, Way};
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
@@ -128,25 +129,8 @@ impl DirectAccess<ShmLink> for RingDirect {
                 Way::Ring => Attached::UseStream,
             };
         };
-        let applied = state.settled && rings.writer.all_applied();
-        let preferred = attach.choice.preferred(place.len);
-        match preferred {
-            _ if rings.ended.load(Ordering::Relaxed) => return Attached::UseStream,
-            Way::Attach if !applied => return Attached::Unapplied,
-            Way::Ring if attach.polls.is_assumed_polling() => return Attached::PeerPolling,
-            Way::Ring if !applied => return Attached::UseStream,
-            _ => {}
-        }
-        let idle = match (preferred, attach.next_way(peer, place.len, state.crowded)) {
-            (_, Way::Attach) => attach.is_same_process(peer).then_some(true),
-            (Way::Ring, Way::Ring) => attach.is_idle(peer, state.crowded),
-            // To see what the ring costs.
-            (Way::Attach, Way::Ring) => return Attached::UseStream,
-        };
-        match idle {
-            Some(true) => {}
-            Some(false) => return Attached::PeerPolling,
-            None => return Attached::UseStream,
+        if let Err(instead) = choose_attach(rings, &mut attach, peer, place.len, state) {
+            return instead;
         }
         rings.writer.claim(found.grant);
         let granted = rings.peer_status.is_granted(found.grant);
@@ -244,5 +228,39 @@ impl DirectAccess<ShmLink> for RingDirect {
             mapped: rings.mapped.read(),
             attach: by_attach,
         }
+    }
+}
+
+/// Chooses attach for a read or write of `len` bytes in a known region: where it is the faster way, or its turn to be
+/// tried, and where the ring is faster but the peer does not poll it. The error is what the caller does instead.
+fn choose_attach(
+    rings: &Rings,
+    attach: &mut Attach,
+    peer: Target<'_>,
+    len: u64,
+    state: AttachState,
+) -> Result<(), Attached> {
+    if rings.ended.load(Ordering::Relaxed) {
+        return Err(Attached::UseStream);
+    }
+    // An access by address must not overtake what was sent before.
+    let applied = state.settled && rings.writer.all_applied();
+    let preferred = attach.choice.preferred(len);
+    match preferred {
+        Way::Attach if !applied => return Err(Attached::Unapplied),
+        Way::Ring if attach.polls.is_assumed_polling() => return Err(Attached::PeerPolling),
+        Way::Ring if !applied => return Err(Attached::UseStream),
+        Way::Attach | Way::Ring => {}
+    }
+    match (preferred, attach.next_way(peer, len, state.crowded)) {
+        (_, Way::Attach) if attach.is_same_process(peer) => Ok(()),
+        (_, Way::Attach) => Err(Attached::UseStream),
+        // To see what the ring costs.
+        (Way::Attach, Way::Ring) => Err(Attached::UseStream),
+        (Way::Ring, Way::Ring) => match attach.is_idle(peer, state.crowded) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Attached::PeerPolling),
+            None => Err(Attached::UseStream),
+        },
     }
 }
