@@ -1,35 +1,37 @@
 //! One end of a connection: a Unix stream socket for the handshake, then a pair of rings. From then on
 //! the socket carries doorbells and records of regions, and its end is the end of the connection.
 
+mod applied;
 mod direct;
 mod in_place;
 mod joint;
+mod timing;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use ripstop_core::log::Subsys;
-use ripstop_core::provider::Copies;
 use ripstop_core::{fi_info, fi_warn};
 use ripstop_mem::ring::{Layout, PeerPollStatus, PeerStatus, Reader, RingError, Source, Writer};
-use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket, clock};
+use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
 use ripstop_stream::{Account, Link, Traffic};
 use ripstop_types::{Errno, Result};
 
 use crate::attach::{Attach, Target};
 use crate::copies::{DomainCopies, Tally};
 use crate::copy_choice::{CopyMode, RingCopy};
-use crate::copy_waits::CopyWaits;
 use crate::name::Name;
 use crate::params::NAME;
 use crate::records::{RECORD_BYTES, Record, RecordReader};
 use crate::windows::Windows;
 
+use self::applied::AppliedBackoff;
 pub(crate) use self::direct::RingDirect;
 pub(crate) use self::in_place::RingInPlace;
 pub(crate) use self::joint::RingJoint;
+use self::timing::RingTimer;
 
 /// Descriptors that a peer may send in a handshake: the memory of the pair, and its status page.
 const MAX_HANDSHAKE_FDS: usize = 2;
@@ -46,24 +48,6 @@ const MAX_PENDING_REQUESTS: usize = 64;
 /// Polls for credit after a write that found no room: about a microsecond, in which a peer that reads
 /// consumes more than it returns credit for at once.
 const ROOM_POLLS: u32 = 64;
-
-/// Polls until the peer has applied all earlier operations, before a direct access to its memory: this
-/// many, and one more for each [`BYTES_PER_APPLIED_POLL`] of the access, which the ring would copy twice.
-const APPLIED_POLLS: u32 = 256;
-const BYTES_PER_APPLIED_POLL: u64 = 1024;
-
-/// Direct accesses that do not wait, at most, after waits that timed out.
-const MAX_SKIPPED_WAITS: u32 = 255;
-
-/// The shortest copy to or from the ring in bytes whose time counts, and how many copies are not timed
-/// after two that were: a writer that gets room for two or four at once is not to be met at the same one each time.
-const MIN_TIMED_BYTES: usize = Copies::MIN_BYTES as usize;
-const UNTIMED_COPIES: u32 = 13;
-
-/// Bytes that are copied from the ring behind a copy by attach until the time counts again: meanwhile the ring
-/// has left the processor's caches, and each part of it is to be there again. It is fewer bytes than a row of messages
-/// has that takes the ring to see what that costs.
-const MIN_READ_BYTES: usize = 16 << 10;
 
 /// How many bytes a ring has taken or delivered.
 type RingResult = core::result::Result<usize, RingError>;
@@ -94,11 +78,7 @@ struct Rings {
     applied_backoff: AppliedBackoff,
     /// Access to the peer's memory by address; `None` where it is switched off or cannot work.
     attach: Option<Mutex<Attach>>,
-    /// Copies to or from the ring that are not timed.
-    copies_until_timed: AtomicU32,
-    copy_waits: CopyWaits,
-    /// Bytes of long copies from the ring since payloads were copied by attach, up to [`MIN_READ_BYTES`].
-    read_since_attach: AtomicUsize,
+    timer: RingTimer,
     /// Counts of the domain, to which those of this connection are added when it ends.
     copies: Arc<DomainCopies>,
     /// Long payloads that went from the caller's buffer to the ring at once.
@@ -107,40 +87,6 @@ struct Rings {
     mapped: Tally,
     /// Keys of this side's regions that the peer has requested.
     requested_keys: Mutex<Vec<u64>>,
-}
-
-/// Decides whether a direct access waits until the peer has applied earlier operations: after a wait
-/// that timed out, the next 1, 3, ... [`MAX_SKIPPED_WAITS`] accesses do not.
-#[derive(Debug, Default)]
-struct AppliedBackoff {
-    /// Accesses that will not wait.
-    skips_left: AtomicU32,
-    /// The value that `skips_left` started from.
-    skips: AtomicU32,
-}
-
-impl AppliedBackoff {
-    /// Polls `is_done` up to `polls` times, unless this access is to skip the wait. Returns what it said.
-    #[cold]
-    #[inline(never)]
-    fn wait(&self, polls: u32, is_done: impl Fn() -> bool) -> bool {
-        let skips_left = self.skips_left.load(Ordering::Relaxed);
-        if skips_left > 0 {
-            self.skips_left.store(skips_left - 1, Ordering::Relaxed);
-            return false;
-        }
-        for _ in 0..polls {
-            if is_done() {
-                self.skips.store(0, Ordering::Relaxed);
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        let skips = (2 * self.skips.load(Ordering::Relaxed) + 1).min(MAX_SKIPPED_WAITS);
-        self.skips.store(skips, Ordering::Relaxed);
-        self.skips_left.store(skips, Ordering::Relaxed);
-        false
-    }
 }
 
 /// The state of a handshake; [`Link::start`] turns it into [`Rings`].
@@ -283,50 +229,6 @@ impl ShmLink {
 }
 
 impl Rings {
-    /// Copies up to `len` bytes to or from the ring, and takes the time now and then, to know what the
-    /// ring costs.
-    #[inline]
-    fn timed(&self, what: RingCopy, len: usize, copy: impl FnOnce() -> RingResult) -> RingResult {
-        // Without attach there is no choice.
-        if len < MIN_TIMED_BYTES || self.attach.is_none() {
-            return copy();
-        }
-        let read = self.read_since_attach.load(Ordering::Relaxed);
-        if what == RingCopy::Read && read < MIN_READ_BYTES {
-            let read = read.saturating_add(len);
-            self.read_since_attach.store(read, Ordering::Relaxed);
-            return copy();
-        }
-        let streams = match what {
-            RingCopy::Read => self.copy_waits.begin_read(self.writer.entries_written()),
-            RingCopy::Write => self.copy_waits.begin_write(),
-        };
-        let copy = || {
-            let count = copy();
-            self.copy_waits.end(what, len, count.unwrap_or(len));
-            count
-        };
-        let copies = self.copies_until_timed.load(Ordering::Relaxed);
-        if copies > 0 {
-            self.copies_until_timed.store(copies - 1, Ordering::Relaxed);
-            return copy();
-        }
-        let began = clock::now();
-        let count = copy();
-        if let Ok(len @ MIN_TIMED_BYTES..) = count {
-            let ended = clock::now();
-            self.with_attach(|attach| {
-                let (len, time) = (len as u64, (began, ended));
-                let untimed = match attach.choice.note_copy(what, len, time, streams) {
-                    true => 0,
-                    false => UNTIMED_COPIES,
-                };
-                self.copies_until_timed.store(untimed, Ordering::Relaxed);
-            });
-        }
-        count
-    }
-
     /// Whether the peer's process has exited.
     fn peer_has_exited(&self) -> bool {
         let process = self.process.as_ref();
@@ -402,14 +304,6 @@ impl Rings {
         if let Some(attach) = &self.attach {
             change(&mut attach.lock());
         }
-    }
-
-    /// Whether the peer has applied all that was sent; waits a moment for it, before an access of `len` bytes.
-    #[inline]
-    fn wait_applied(&self, len: u64) -> bool {
-        let polls = APPLIED_POLLS.saturating_add((len / BYTES_PER_APPLIED_POLL) as u32);
-        let is_done = || self.writer.all_applied();
-        is_done() || self.applied_backoff.wait(polls, is_done)
     }
 }
 
@@ -535,9 +429,7 @@ impl Link for ShmLink {
             };
             self.rings.get_or_init(|| Rings {
                 attach: attach.map(Mutex::new),
-                copies_until_timed: AtomicU32::new(0),
-                copy_waits: CopyWaits::default(),
-                read_since_attach: AtomicUsize::new(MIN_READ_BYTES),
+                timer: RingTimer::new(),
                 copies,
                 sent_in_place: Tally::default(),
                 mapped: Tally::default(),

@@ -165,7 +165,7 @@ impl DirectAccess<ShmLink> for RingDirect {
             return Got::UseStream;
         };
         let got = attach.lock().get(peer, from, into);
-        rings.read_since_attach.store(0, Ordering::Relaxed);
+        rings.timer.note_get();
         // Else the peer may have given the memory another use before it was read.
         match got {
             _ if rings.reader.has_writer_ended() => Got::Ended,
