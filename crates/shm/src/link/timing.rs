@@ -1,5 +1,6 @@
 //! The time that long copies through the ring take, by which [`CopyChoice`](crate::copy_choice::CopyChoice) knows what
-//! the ring costs. All long copies of a link pass [`Rings::timed`]; a few of them are timed.
+//! the ring costs. Long reads, and writes of what was queued, pass [`Rings::timed`], which times a few of them. What
+//! [`RingInPlace`](super::RingInPlace) sends at once does not.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -10,14 +11,16 @@ use super::{RingResult, Rings};
 use crate::copy_choice::RingCopy;
 use crate::copy_waits::CopyWaits;
 
-/// The shortest copy to or from the ring in bytes whose time counts, and how many copies are not timed
-/// after two that were: a writer that gets room for two or four at once is not to be met at the same one each time.
+/// The shortest copy to or from the ring in bytes whose time counts: shorter payloads have no other way.
 const MIN_TIMED_BYTES: usize = Copies::MIN_BYTES as usize;
+
+/// Copies that are not timed after two that were. Together these are an odd number: a writer that gets room for two or
+/// four copies at once is then not timed at the same one of them each time.
 const UNTIMED_COPIES: u32 = 13;
 
 /// Bytes that are copied from the ring behind a copy by attach until the time counts again: meanwhile the ring
-/// has left the processor's caches, and each part of it is to be there again. It is fewer bytes than a row of messages
-/// has that takes the ring to see what that costs.
+/// has left the processor's caches, and each part of it is to be there again. They must be fewer than those of the 8
+/// messages in a row that take the ring to see what that costs, or none of these would count.
 const MIN_READ_BYTES_AFTER_ATTACH: usize = 16 << 10;
 
 /// Which of the next copies of a connection are timed.
