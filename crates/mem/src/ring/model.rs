@@ -16,8 +16,8 @@ use loom::thread;
 
 use super::primitive::Memory;
 use super::{
-    Grants, JointMessage, Layout, MAX_HEADER_BYTES, PeerStatus, Reader, Side, SleepWord, Source,
-    Writer,
+    Grants, JointMessage, Layout, MAX_HEADER_BYTES, PeerStatus, Reader, Side, Sink, SleepWord,
+    Source, Writer,
 };
 
 /// Four entries and four lines, so that a quarter is one entry or line.
@@ -26,8 +26,12 @@ fn layout() -> Layout {
 }
 
 fn halves(memory: &Memory) -> (Writer, Reader) {
-    let writer = Writer::new(memory, layout(), Side::Connector);
-    (writer, Reader::new(memory, layout(), Side::Acceptor))
+    halves_of(memory, layout())
+}
+
+fn halves_of(memory: &Memory, layout: Layout) -> (Writer, Reader) {
+    let writer = Writer::new(memory, layout, Side::Connector);
+    (writer, Reader::new(memory, layout, Side::Acceptor))
 }
 
 /// Tries all orders with at most `preemptions` involuntary changes of thread.
@@ -169,6 +173,75 @@ fn message_of_two_entries_is_visible_at_once() {
             (100, &[5; 40][..], &[7; 60][..])
         );
         sender.join().unwrap();
+    });
+}
+
+/// Sends messages with a payload of `LEN` bytes, which is a chunk, through a large buffer of `buffer` bytes: more of
+/// them than it holds, so that its lines are used again. `receive` reads one message, and may find none.
+fn messages_with_a_chunk<const LEN: usize>(
+    buffer: u32,
+    receive: impl Fn(&Reader) -> Option<Vec<u8>>,
+) {
+    const HEADER: [u8; MAX_HEADER_BYTES] = [0xee; MAX_HEADER_BYTES];
+    const MESSAGES: u8 = 5;
+    let layout = Layout::new(4, buffer).unwrap();
+    let (writer, reader) = halves_of(&Memory::modelled(layout), layout);
+    let sender = thread::spawn(move || {
+        for i in 0..MESSAGES {
+            let payload = [i; LEN];
+            let payload = Source::from(&payload[..]).buf();
+            let len = HEADER.len() + LEN;
+            loop {
+                match writer
+                    .write_message(&HEADER, HEADER.len(), payload)
+                    .unwrap()
+                {
+                    0 => thread::yield_now(),
+                    written => break assert_eq!(written, len),
+                }
+            }
+        }
+        assert_eq!(writer.entries_written(), MESSAGES.into(), "one entry each");
+    });
+    for i in 0..MESSAGES {
+        let got = loop {
+            match receive(&reader) {
+                None => thread::yield_now(),
+                Some(message) => break message,
+            }
+        };
+        assert_eq!(got, [&HEADER[..], &[i; LEN]].concat());
+    }
+    sender.join().unwrap();
+}
+
+/// A reader that sees the entry of a message sees all of its chunk, which the same read delivers.
+#[test]
+fn entry_is_not_visible_before_its_chunk() {
+    check(2, || {
+        messages_with_a_chunk::<200>(1024, |reader| {
+            let mut room = [0; 240];
+            let count = reader.read(&mut room).unwrap();
+            (count > 0).then(|| room[..count].to_vec())
+        });
+    });
+}
+
+/// The same of a longer chunk: the read stops before it, and it is copied to its place.
+#[test]
+fn entry_is_not_visible_before_its_long_chunk() {
+    const LEN: usize = 2048;
+    check(2, || {
+        messages_with_a_chunk::<LEN>(8192, |reader| {
+            let mut room = [0; 64];
+            let count = reader.read(&mut room).unwrap();
+            if count == 0 {
+                return None;
+            }
+            let mut payload = vec![0; reader.chunk_remaining()];
+            assert_eq!(reader.read_chunk(Sink::from(&mut payload[..]).buf()), LEN);
+            Some([&room[..count], &payload].concat())
+        });
     });
 }
 
