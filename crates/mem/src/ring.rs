@@ -131,7 +131,9 @@ mod model;
 mod tests;
 
 pub use grant::{Grant, Grants};
-pub use joint::{Joint, JointAccess, JointHelper, JointLeader, JointMessage, MAX_JOINT_PARTS};
+pub use joint::{
+    JointAccess, JointHelper, JointLeader, JointMessage, JointPayload, MAX_JOINT_PARTS,
+};
 pub use layout::{
     GRANT_SLOTS, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, MAX_SHORT_ENTRIES,
     RingError, STATUS_PAGE_BYTES, Side,

@@ -279,7 +279,7 @@ fn joint_copies_end_whatever_the_peer_stores() {
                 receiver.taken(),
             );
             let mut end = parts;
-            while let Some(payload) = sender.what()
+            while let Some(payload) = sender.payload()
                 && let Some(part) = sender.claim(payload, end)
             {
                 assert!(part < end);

@@ -32,7 +32,7 @@ use core::sync::atomic::AtomicU64 as PrivateU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::ring::grant::Grant;
-use crate::ring::layout::WHAT_WORDS;
+use crate::ring::layout::JOINT_PAYLOAD_WORDS;
 use crate::ring::primitive::RawJoint;
 
 /// The most parts of a joint copy.
@@ -42,10 +42,16 @@ pub const MAX_JOINT_PARTS: u8 = u8::MAX;
 /// that it is copied, and perhaps that it failed. One that changes the word more often breaks the rules.
 const MAX_SWAPS: u32 = 3 * MAX_JOINT_PARTS as u32 + 1;
 
-/// One part in the counts of those that the helper has not claimed, and has copied; and the other fields.
+/// One part in the count of those that the helper has not claimed.
 const BACK: u64 = 1 << 8;
+
+/// One part in the count of those that the helper has copied.
 const COPIED: u64 = 1 << 16;
+
+/// The bit that says that the helper could not copy a part.
 const FAILED: u64 = 1 << 24;
+
+/// One in the number of the joint copy, which has the bits from here on.
 const NUMBER: u64 = 1 << 25;
 
 /// Word 0.
@@ -75,13 +81,13 @@ impl State {
     }
 }
 
-/// What a joint copy is of.
-pub trait Joint: Copy + Debug + PartialEq {
+/// The payload of a joint copy, as the words behind word 0 describe it.
+pub trait JointPayload: Copy + Debug + PartialEq {
     /// As the leader stores it.
-    fn to_words(self) -> [u64; WHAT_WORDS];
+    fn to_words(self) -> [u64; JOINT_PAYLOAD_WORDS];
 
     /// As the helper loads it: any values, where the leader lies.
-    fn from_words(words: [u64; WHAT_WORDS]) -> Self;
+    fn from_words(words: [u64; JOINT_PAYLOAD_WORDS]) -> Self;
 }
 
 /// A message whose payload is copied.
@@ -95,12 +101,12 @@ pub struct JointMessage {
     pub index: u16,
 }
 
-impl Joint for JointMessage {
-    fn to_words(self) -> [u64; WHAT_WORDS] {
+impl JointPayload for JointMessage {
+    fn to_words(self) -> [u64; JOINT_PAYLOAD_WORDS] {
         [self.address, self.len, self.index.into(), 0, 0]
     }
 
-    fn from_words([address, len, index, ..]: [u64; WHAT_WORDS]) -> Self {
+    fn from_words([address, len, index, ..]: [u64; JOINT_PAYLOAD_WORDS]) -> Self {
         Self {
             address,
             len,
@@ -118,14 +124,14 @@ pub struct JointAccess {
     pub len: u64,
     /// The memory that is read or written: an address in the helper's process.
     pub target: u64,
-    /// The grant of its region; `None` is none that can be.
+    /// The grant of its region; `None` where the leader's words are of no grant that can be.
     pub grant: Option<Grant>,
     /// Whether it is written, else read.
     pub write: bool,
 }
 
-impl Joint for JointAccess {
-    fn to_words(self) -> [u64; WHAT_WORDS] {
+impl JointPayload for JointAccess {
+    fn to_words(self) -> [u64; JOINT_PAYLOAD_WORDS] {
         let (slot, generation) = self
             .grant
             .map_or((0, 0), |grant| (grant.slot(), grant.generation()));
@@ -133,7 +139,7 @@ impl Joint for JointAccess {
         [self.address, self.len, self.target, generation, how]
     }
 
-    fn from_words([address, len, target, generation, how]: [u64; WHAT_WORDS]) -> Self {
+    fn from_words([address, len, target, generation, how]: [u64; JOINT_PAYLOAD_WORDS]) -> Self {
         let slot = u32::try_from(how >> 1).ok();
         Self {
             address,
@@ -155,7 +161,7 @@ pub struct JointLeader<J> {
     of: PhantomData<J>,
 }
 
-impl<J: Joint> JointLeader<J> {
+impl<J: JointPayload> JointLeader<J> {
     pub(super) fn new(words: RawJoint) -> Self {
         Self {
             words,
@@ -167,13 +173,15 @@ impl<J: Joint> JointLeader<J> {
     }
 
     /// Opens a joint copy in `parts` parts. The one before [is finished](Self::is_finished).
-    pub fn open(&self, what: J, parts: u8) {
+    pub fn open(&self, payload: J, parts: u8) {
         let number = self.number.load(Relaxed).wrapping_add(1);
         self.number.store(number, Relaxed);
         self.parts.store(parts.into(), Relaxed);
         self.claimed.store(0, Relaxed);
-        self.words
-            .open(what.to_words(), number * NUMBER + u64::from(parts) * BACK);
+        self.words.open(
+            payload.to_words(),
+            number * NUMBER + u64::from(parts) * BACK,
+        );
     }
 
     /// Claims the next part from the front. `None` if there is none, or the helper has broken the rules.
@@ -245,13 +253,13 @@ impl<J> Debug for JointLeader<J> {
     }
 }
 
-/// The other side.
+/// The side that helps: it claims parts of what the leader has begun, from the back.
 pub struct JointHelper<J> {
     words: RawJoint,
     of: PhantomData<J>,
 }
 
-impl<J: Joint> JointHelper<J> {
+impl<J: JointPayload> JointHelper<J> {
     pub(super) const fn new(words: RawJoint) -> Self {
         Self {
             words,
@@ -259,21 +267,20 @@ impl<J: Joint> JointHelper<J> {
         }
     }
 
-    /// What is copied jointly and has parts that nobody has claimed: as the leader says, so it is to be
-    /// checked.
+    /// The payload that is copied jointly, if it has parts that nobody has claimed. The caller checks it: it is what
+    /// the leader says.
     #[must_use]
-    pub fn what(&self) -> Option<J> {
+    pub fn payload(&self) -> Option<J> {
         let state = State(self.words.load());
-        state.is_open().then(|| J::from_words(self.words.what()))
+        state.is_open().then(|| J::from_words(self.words.payload()))
     }
 
-    /// Claims the next part from the back, of a joint copy of this, if that is below `end`: the part
-    /// that the caller has claimed last, at first the number of parts. When it is copied, the caller calls
-    /// [`copied`](Self::copied).
-    pub fn claim(&self, what: J, end: u8) -> Option<u8> {
+    /// Claims the next part of this payload from the back, if that is below `end`: the part that the caller has
+    /// claimed last, at first the number of parts. When it is copied, the caller calls [`copied`](Self::copied).
+    pub fn claim(&self, payload: J, end: u8) -> Option<u8> {
         let mut state = State(self.words.load());
         for _ in 0..MAX_SWAPS {
-            if !state.is_open() || state.back() > end || self.what() != Some(what) {
+            if !state.is_open() || state.back() > end || self.payload() != Some(payload) {
                 return None;
             }
             match self.words.swap(state.0, state.0 - BACK) {
@@ -293,8 +300,8 @@ impl<J: Joint> JointHelper<J> {
     }
 }
 
-impl<J: Joint> Debug for JointHelper<J> {
+impl<J: JointPayload> Debug for JointHelper<J> {
     fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
-        write!(f, "JointHelper({:?})", self.what())
+        write!(f, "JointHelper({:?})", self.payload())
     }
 }

@@ -54,8 +54,8 @@ pub(super) const SMALL_CREDIT_OFFSET: usize = 16;
 #[cfg(not(loom))]
 pub(super) const CLAIM_OFFSETS: [usize; 2] = [0x200, 0x300];
 
-/// Words that say what a joint copy is of; the state is before them.
-pub(super) const WHAT_WORDS: usize = 5;
+/// Words that say which payload is copied jointly; the state is before them.
+pub(super) const JOINT_PAYLOAD_WORDS: usize = 5;
 
 /// The offset of the words of joint copies of messages that come by each direction.
 #[cfg(not(loom))]

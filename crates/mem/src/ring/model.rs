@@ -443,7 +443,7 @@ fn parts_of_a_joint_copy_are_shared_out() {
         };
         let there = place.clone();
         let sender = thread::spawn(move || {
-            let Some(found) = writer.joint_messages().what() else {
+            let Some(found) = writer.joint_messages().payload() else {
                 return;
             };
             while let Some(part) = writer.joint_messages().claim(found, PARTS) {
@@ -483,7 +483,7 @@ fn a_late_sender_copies_what_it_was_asked_for() {
         let places = Arc::new([region(), region()]);
         let there = places.clone();
         let sender = thread::spawn(move || {
-            if let Some(found) = writer.joint_messages().what()
+            if let Some(found) = writer.joint_messages().payload()
                 && let Some(0) = writer.joint_messages().claim(found, 1)
             {
                 there[found.address as usize].set(1);

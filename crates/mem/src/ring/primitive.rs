@@ -11,7 +11,7 @@ mod shared;
 
 use core::sync::atomic::Ordering;
 
-use crate::ring::layout::{GRANT_SLOTS, WHAT_WORDS};
+use crate::ring::layout::{GRANT_SLOTS, JOINT_PAYLOAD_WORDS};
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -120,7 +120,7 @@ impl RawClaim {
 /// The words of a direction's joint copies, see [`joint`](super::joint).
 pub(super) struct RawJoint {
     state: Word<AtomicU64>,
-    what: Word<[AtomicU64; WHAT_WORDS]>,
+    payload: Word<[AtomicU64; JOINT_PAYLOAD_WORDS]>,
 }
 
 impl RawJoint {
@@ -128,7 +128,7 @@ impl RawJoint {
     pub(super) fn messages(memory: &Memory, direction: usize) -> Self {
         Self {
             state: memory.joint_message(direction),
-            what: memory.what_message(direction),
+            payload: memory.joint_message_payload(direction),
         }
     }
 
@@ -136,13 +136,13 @@ impl RawJoint {
     pub(super) fn accesses(memory: &Memory, direction: usize) -> Self {
         Self {
             state: memory.joint_access(direction),
-            what: memory.what_access(direction),
+            payload: memory.joint_access_payload(direction),
         }
     }
 
     /// Stores what is copied, and then the state.
-    pub(super) fn open(&self, what: [u64; WHAT_WORDS], state: u64) {
-        for (word, value) in self.what.iter().zip(what) {
+    pub(super) fn open(&self, payload: [u64; JOINT_PAYLOAD_WORDS], state: u64) {
+        for (word, value) in self.payload.iter().zip(payload) {
             word.store(value, Ordering::Relaxed);
         }
         self.state.store(state, Ordering::Release);
@@ -154,8 +154,8 @@ impl RawJoint {
     }
 
     /// What is copied, if a swap of the state succeeds that was loaded before.
-    pub(super) fn what(&self) -> [u64; WHAT_WORDS] {
-        core::array::from_fn(|at| self.what[at].load(Ordering::Relaxed))
+    pub(super) fn payload(&self) -> [u64; JOINT_PAYLOAD_WORDS] {
+        core::array::from_fn(|at| self.payload[at].load(Ordering::Relaxed))
     }
 
     /// Stores a state if it is as it was. Otherwise the error is what it is.

@@ -6,7 +6,7 @@ use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{
-    Joint, JointAccess, JointHelper, JointLeader, JointMessage, MAX_JOINT_PARTS,
+    JointAccess, JointHelper, JointLeader, JointMessage, JointPayload, MAX_JOINT_PARTS,
 };
 use ripstop_os::{IoVecMut, clock};
 use ripstop_stream::{Attached, GetPieces, Got, JointCopy, Payload};
@@ -115,7 +115,7 @@ impl JointCopy<ShmLink> for RingJoint {
     }
 
     fn asked(link: &ShmLink) -> Option<JointMessage> {
-        link.rings.get()?.writer.joint_messages().what()
+        link.rings.get()?.writer.joint_messages().payload()
     }
 
     /// Copies parts from the back.
@@ -134,7 +134,7 @@ impl JointCopy<ShmLink> for RingJoint {
     }
 
     fn asked_access(link: &ShmLink) -> Option<JointAccess> {
-        link.rings.get()?.reader.joint_accesses().what()
+        link.rings.get()?.reader.joint_accesses().payload()
     }
 
     /// Copies parts from the back.
@@ -154,7 +154,7 @@ impl JointCopy<ShmLink> for RingJoint {
 
 /// The leader copies parts until none is left to claim, or one cannot be copied: then none is left either. Returns whether
 /// all that it has claimed are copied. Of `places`, and of `write`, [`copy_part`] tells.
-fn copy_from_front<J: Joint>(
+fn copy_from_front<J: JointPayload>(
     attach: &mut Attach,
     peer: Target<'_>,
     joint: &JointLeader<J>,
@@ -170,10 +170,10 @@ fn copy_from_front<J: Joint>(
 }
 
 /// The helper copies parts of a joint copy until none is left to claim. Returns whether it has claimed any.
-fn copy_from_back<J: Joint>(
+fn copy_from_back<J: JointPayload>(
     attach: &mut Attach,
     peer: Target<'_>,
-    (joint, what): (&JointHelper<J>, J),
+    (joint, payload): (&JointHelper<J>, J),
     places: (UserBuf, u64),
     write: bool,
 ) -> bool {
@@ -181,7 +181,7 @@ fn copy_from_back<J: Joint>(
         return false;
     };
     let mut helped = false;
-    while let Some(claimed) = joint.claim(what, end) {
+    while let Some(claimed) = joint.claim(payload, end) {
         end = claimed;
         joint.copied(copy_part(attach, peer, places, write, claimed));
         helped = true;
@@ -220,7 +220,7 @@ fn copy_part(
 /// this side could help with.
 pub(super) fn may_help_access(rings: &Rings, attach: &mut Attach) -> bool {
     let is_ready = rings.writer.joint_accesses().is_finished();
-    attach.polls.seems_polling() && is_ready && rings.reader.joint_accesses().what().is_none()
+    attach.polls.seems_polling() && is_ready && rings.reader.joint_accesses().payload().is_none()
 }
 
 /// Carries out a read or write with its owner: copies parts from the front. The caller holds a claim of the grant.
@@ -261,7 +261,7 @@ pub(super) fn access(
 }
 
 /// Waits a moment until the helper is through.
-fn is_finished_soon<J: Joint>(joint: &JointLeader<J>) -> bool {
+fn is_finished_soon<J: JointPayload>(joint: &JointLeader<J>) -> bool {
     let end = clock::now() + MAX_WAIT;
     let mut loads = 0_u32;
     while !joint.is_finished() {

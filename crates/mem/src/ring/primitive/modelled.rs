@@ -13,7 +13,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::ring::layout::{
-    GRANT_SLOTS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, WHAT_WORDS,
+    GRANT_SLOTS, JOINT_PAYLOAD_WORDS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES,
 };
 use crate::{UserBuf, copy_in, copy_out};
 
@@ -30,9 +30,9 @@ struct Direction {
     small_credit: AtomicU64,
     claim: AtomicU64,
     joint_message: AtomicU64,
-    what_message: [AtomicU64; WHAT_WORDS],
+    joint_message_payload: [AtomicU64; JOINT_PAYLOAD_WORDS],
     joint_access: AtomicU64,
-    what_access: [AtomicU64; WHAT_WORDS],
+    joint_access_payload: [AtomicU64; JOINT_PAYLOAD_WORDS],
 }
 
 struct Whole {
@@ -65,9 +65,9 @@ impl Memory {
             small_credit: AtomicU64::new(0),
             claim: AtomicU64::new(0),
             joint_message: AtomicU64::new(0),
-            what_message: core::array::from_fn(|_| AtomicU64::new(0)),
+            joint_message_payload: core::array::from_fn(|_| AtomicU64::new(0)),
             joint_access: AtomicU64::new(0),
-            what_access: core::array::from_fn(|_| AtomicU64::new(0)),
+            joint_access_payload: core::array::from_fn(|_| AtomicU64::new(0)),
         };
         let whole = Whole {
             directions: [direction(), direction()],
@@ -246,16 +246,22 @@ impl Memory {
         self.word(move |whole| &whole.directions[direction].joint_message)
     }
 
-    pub(super) fn what_message(&self, direction: usize) -> Word<[AtomicU64; WHAT_WORDS]> {
-        self.word(move |whole| &whole.directions[direction].what_message)
+    pub(super) fn joint_message_payload(
+        &self,
+        direction: usize,
+    ) -> Word<[AtomicU64; JOINT_PAYLOAD_WORDS]> {
+        self.word(move |whole| &whole.directions[direction].joint_message_payload)
     }
 
     pub(super) fn joint_access(&self, direction: usize) -> Word<AtomicU64> {
         self.word(move |whole| &whole.directions[direction].joint_access)
     }
 
-    pub(super) fn what_access(&self, direction: usize) -> Word<[AtomicU64; WHAT_WORDS]> {
-        self.word(move |whole| &whole.directions[direction].what_access)
+    pub(super) fn joint_access_payload(
+        &self,
+        direction: usize,
+    ) -> Word<[AtomicU64; JOINT_PAYLOAD_WORDS]> {
+        self.word(move |whole| &whole.directions[direction].joint_access_payload)
     }
 
     pub(super) fn sleep_word(&self) -> Word<AtomicU32> {

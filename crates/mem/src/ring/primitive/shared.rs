@@ -11,8 +11,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::UserBuf;
 use crate::ring::layout::{
     APPLIED_OFFSET, CLAIM_OFFSETS, CREDIT_OFFSETS, ENTRY_BYTES, GRANT_SLOTS, JOINT_ACCESS_OFFSETS,
-    JOINT_MESSAGE_OFFSETS, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, RingError,
-    SMALL_CREDIT_OFFSET, STATE_BYTES, STATUS_PAGE_BYTES, WHAT_WORDS,
+    JOINT_MESSAGE_OFFSETS, JOINT_PAYLOAD_WORDS, LINE_BYTES, Layout, MAX_HEADER_BYTES,
+    MAX_INLINE_BYTES, RingError, SMALL_CREDIT_OFFSET, STATE_BYTES, STATUS_PAGE_BYTES,
 };
 use crate::ring::racy_copy;
 
@@ -322,7 +322,10 @@ impl Memory {
         self.word(JOINT_MESSAGE_OFFSETS[direction & 1])
     }
 
-    pub(super) fn what_message(&self, direction: usize) -> Word<[AtomicU64; WHAT_WORDS]> {
+    pub(super) fn joint_message_payload(
+        &self,
+        direction: usize,
+    ) -> Word<[AtomicU64; JOINT_PAYLOAD_WORDS]> {
         self.word(JOINT_MESSAGE_OFFSETS[direction & 1] + size_of::<u64>())
     }
 
@@ -330,7 +333,10 @@ impl Memory {
         self.word(JOINT_ACCESS_OFFSETS[direction & 1])
     }
 
-    pub(super) fn what_access(&self, direction: usize) -> Word<[AtomicU64; WHAT_WORDS]> {
+    pub(super) fn joint_access_payload(
+        &self,
+        direction: usize,
+    ) -> Word<[AtomicU64; JOINT_PAYLOAD_WORDS]> {
         self.word(JOINT_ACCESS_OFFSETS[direction & 1] + size_of::<u64>())
     }
 

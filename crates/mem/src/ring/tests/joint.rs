@@ -15,11 +15,11 @@ fn payload(address: u64) -> JointMessage {
 fn parts_are_claimed_from_both_ends_until_they_meet() {
     let (writer, reader) = direction(16, 1024);
     let (helper, leader) = (writer.joint_messages(), reader.joint_messages());
-    assert_eq!(helper.what(), None);
+    assert_eq!(helper.payload(), None);
     assert!(leader.is_finished());
     leader.open(payload(1), 5);
     assert!(!leader.is_finished());
-    assert_eq!(helper.what(), Some(payload(1)));
+    assert_eq!(helper.payload(), Some(payload(1)));
     assert_eq!(helper.claim(payload(1), MAX_JOINT_PARTS), Some(4));
     assert_eq!(leader.claim(), Some(0));
     assert_eq!(helper.claim(payload(1), MAX_JOINT_PARTS), Some(3));
