@@ -1,4 +1,22 @@
-//! The reading half of a direction.
+//! The reading half of a direction. The links of `ripstop-shm` call it.
+//!
+//! | call | used for |
+//! |---|---|
+//! | [`Reader::is_ready`] | polls |
+//! | [`Reader::sole_entry`], [`Reader::short_entry`] (`reader/in_place.rs`) | a small message, or a short write, in place |
+//! | [`Reader::read`] | everything else: what is there, into a receive buffer. It takes whole entries, and stops behind the inline bytes of one whose chunk is longer than [`MAX_STAGED_CHUNK_BYTES`] |
+//! | [`Reader::read_chunk`] | that chunk, once its header has told where it goes |
+//! | [`Reader::read_vectored`] | a payload that has begun, to its place: any number of bytes |
+//!
+//! [`Reader::read`] takes the first entry, if it is a short one, in code that is compiled into its caller; `read_more` goes
+//! on with whole entries, and `read_parts` with what only fits in part.
+//!
+//! # What must hold
+//!
+//! - State and chunk length are loaded once for each entry, and checked as an [`Entry`], a private copy. It alone says how
+//!   much is copied, also when the rest of the entry is read later (`partial`).
+//! - `head` is the entry that `partial` is of, if that is not 0.
+//! - Credit is returned after the copies that it covers: `finish_entry` and `advance` are called behind them.
 
 mod in_place;
 
@@ -33,7 +51,7 @@ pub struct Reader {
     buffers: Buffers,
     layout: Layout,
     credit: RawCredit,
-    /// Of each buffer.
+    /// Of each buffer, by [`WhichBuffer`].
     lines: [Lines; 2],
     /// Credit was returned since [`take_credit_returned`](Self::take_credit_returned).
     credit_returned: AtomicBool,
@@ -52,12 +70,6 @@ struct Lines {
 }
 
 impl Reader {
-    /// Entries that were read, for who watches; it wraps.
-    #[must_use]
-    pub fn entries_read(&self) -> u64 {
-        self.cursors.position(self.head.load(Relaxed))
-    }
-
     pub(super) fn new(memory: &Memory, layout: Layout, side: Side) -> Self {
         let direction = side.reads();
         let cursors = CursorSpace::new(layout.entries());
@@ -88,6 +100,12 @@ impl Reader {
         }
         self.return_credit(head);
         self.return_small_credit();
+    }
+
+    /// Entries that were read, as `ripstop top` shows them; it wraps.
+    #[must_use]
+    pub fn entries_read(&self) -> u64 {
+        self.cursors.position(self.head.load(Relaxed))
     }
 
     /// The layout of the memory that it reads.
@@ -226,7 +244,8 @@ impl Reader {
         self.read_more(room, done)
     }
 
-    /// Goes on reading after the first `done` bytes of `room`.
+    /// Goes on reading after the first `done` bytes of `room`, as long as entries fit whole. One that does not is read in
+    /// part where nothing was read before it; so is a long chunk without inline bytes, which is the middle of a payload.
     #[inline(never)]
     fn read_more(&self, room: &mut [u8], mut done: usize) -> Result<usize, RingError> {
         if let Some(entry) = Entry::unpack(self.partial.load(Relaxed))

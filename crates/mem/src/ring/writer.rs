@@ -1,4 +1,22 @@
-//! The writing half of a direction.
+//! The writing half of a direction. The links of `ripstop-shm` call it.
+//!
+//! | call | used for | where one short entry is not enough, or there is no room at first |
+//! |---|---|---|
+//! | [`Writer::write`], [`Writer::write_vectored`] | what was queued | `write_entries`: entry by entry, as much as there is room for |
+//! | [`Writer::write_message`] | a message that is sent at once | `write_long`: up to four short entries, else an entry with all of the payload in its chunk, else as `write_entries` |
+//! | [`Writer::write_short`] | a short write of remote memory, without a chunk | `write_several`: up to four short entries, or nothing |
+//!
+//! Each of these first tries one short entry, in code that is compiled into its caller; the functions of the last column
+//! are not.
+//!
+//! # What must hold
+//!
+//! - Nothing is stored to an entry or a line of a buffer before the reader has returned it: `tail` is not `limit`, and
+//!   [`Writer::find_room`] has found the lines.
+//! - The state of an entry is stored last of all, its chunk included: it publishes both. Of several short entries of a
+//!   message that of the first is, so that a reader finds the whole message or nothing.
+//! - For speed only: the line of an entry is stored to behind its chunk, where that can be. A reader that polls takes the
+//!   line away as often as it is stored to.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -26,8 +44,10 @@ const CHUNK_ENDING_PIECE_BYTES: usize = 256;
 pub struct Writer {
     cells: EntryCells,
     cursors: CursorSpace,
-    /// The cursor of the next entry, and of the first one for which there is no room.
+    /// The cursor of the next entry.
     tail: AtomicU64,
+    /// The cursor of the first entry for which there was no room when the credit was last loaded: as many entries behind
+    /// `tail` as are free, and equal to it if none is.
     limit: AtomicU64,
     buffers: Buffers,
     layout: Layout,
@@ -35,7 +55,7 @@ pub struct Writer {
     claim: RawClaim,
     joint_messages: JointHelper<JointMessage>,
     joint_accesses: JointLeader<JointAccess>,
-    /// Of each buffer.
+    /// Of each buffer, by [`WhichBuffer`].
     lines: [Lines; 2],
     /// The chunk of the write that found no room, in bytes; 0 if it had none, or the last one found some.
     chunk_wanted: AtomicU32,
@@ -66,12 +86,6 @@ impl Lines {
 }
 
 impl Writer {
-    /// Entries that were written, for who watches; it wraps.
-    #[must_use]
-    pub fn entries_written(&self) -> u64 {
-        self.cursors.position(self.tail.load(Relaxed))
-    }
-
     pub(super) fn new(memory: &Memory, layout: Layout, side: Side) -> Self {
         let direction = side.writes();
         let cursors = CursorSpace::new(layout.entries());
@@ -101,6 +115,13 @@ impl Writer {
             each.used.store(lines, Relaxed);
             each.freed.store(lines, Relaxed);
         }
+    }
+
+    /// Entries that were written; it wraps. `ripstop top` shows it, and links compare it to see whether this side has
+    /// written between two reads.
+    #[must_use]
+    pub fn entries_written(&self) -> u64 {
+        self.cursors.position(self.tail.load(Relaxed))
     }
 
     /// Writes from `bytes` and returns the number of bytes written, 0 if there is no room (or nothing to
@@ -233,7 +254,7 @@ impl Writer {
             };
             let cell = self.cells.at(at);
             self.buffers.write(place.start(self.layout), payload);
-            // The entry last: a reader that polls takes its line away from this side as often as it is stored to.
+            // The line of the entry behind the chunk: see the module.
             cell.set_chunk_len(payload.len() as u64);
             cell.write(CHUNK_LEN_BYTES, Source::from(head).buf());
             self.publish_chunk(at, cell, head.len(), place);
@@ -259,6 +280,8 @@ impl Writer {
             .cursors
             .position(self.limit.load(Relaxed))
             .wrapping_sub(position);
+        // Positions wrap where laps do, not at 2^64: with `limit` behind that and `tail` before it the difference is
+        // too large. Such a message is written in another way.
         if free > u64::from(self.layout.entries()) || free < count {
             return false;
         }
@@ -396,7 +419,8 @@ impl Writer {
         Ok(len - rest.len)
     }
 
-    /// Writes one entry; `false` if there is no room.
+    /// Writes one entry; `false` if there is no room. Pieces are taken in order, so the inline bytes, which come first, are
+    /// stored before the chunk.
     fn write_entry<P: AsSource>(&self, rest: &mut Unwritten<'_, P>) -> Result<bool, RingError> {
         let leading = match rest.len {
             ..=MAX_INLINE_BYTES => rest.len,
