@@ -13,9 +13,9 @@ use crate::ring::primitive::Mapping;
 use crate::ring::racy_copy;
 use crate::ring::source_sink::{Sink, Source};
 
-/// Copies from this length on use `rep movsb`, which is faster; below it aligned words are loaded and
-/// stored whole.
-const REP_MOVSB_MIN_BYTES: usize = 1024;
+/// Copies below this length load and store aligned words whole, as [`Window`] promises. From it on they are those of
+/// chunks, which are faster and may tear a word.
+const MIN_BULK_BYTES: usize = 1024;
 
 /// A mapped region of a peer, or memory of our own that peers map. Both sides may access it at the same
 /// time.
@@ -81,7 +81,7 @@ impl Window {
         let (dst, n) = (self.check(off, src.len())?, src.len());
         match n {
             // SAFETY: `dst` has `n` bytes of the mapping by the check; `src` is readable.
-            ..REP_MOVSB_MIN_BYTES => unsafe { store_short(dst.as_ptr(), src.as_ptr(), n) },
+            ..MIN_BULK_BYTES => unsafe { store_short(dst.as_ptr(), src.as_ptr(), n) },
             // SAFETY: the same.
             _ => unsafe { racy_copy::into_buffer(dst.as_ptr(), src.as_ptr(), n) },
         }
@@ -98,7 +98,7 @@ impl Window {
         let (src, n) = (self.check(off, dst.len())?, dst.len());
         match n {
             // SAFETY: `src` has `n` bytes of the mapping by the check; `dst` is writable.
-            ..REP_MOVSB_MIN_BYTES => unsafe { load_bytes(dst.as_ptr(), src.as_ptr(), n) },
+            ..MIN_BULK_BYTES => unsafe { load_bytes(dst.as_ptr(), src.as_ptr(), n) },
             // SAFETY: the same.
             _ => unsafe { racy_copy::out_of_buffer(dst.as_ptr(), src.as_ptr(), n) },
         }
