@@ -76,19 +76,19 @@ mod tests {
     #[test]
     fn cursors_follow_positions() {
         for entries in [4, 256, 65536] {
-            let turn = CursorSpace::new(entries);
+            let space = CursorSpace::new(entries);
             let n = u64::from(entries);
             for start in [0, 3 * n - 2, (n << 32) - n - 2, (n << 32) - 2] {
-                let mut cursor = turn.cursor(start);
+                let mut cursor = space.cursor(start);
                 for step in 0..2 * n.min(300) {
                     let position = start.wrapping_add(step);
-                    assert_eq!(cursor, turn.cursor(position));
-                    assert_eq!(turn.count(cursor), position as u32);
-                    assert_eq!(turn.position(cursor), position % (n << 32));
-                    assert_eq!(turn.starts_quarter(cursor), position % (n / 4) == 0);
-                    let next = turn.next(cursor);
-                    let inside = Some(next).filter(|next| !turn.starts_quarter(*next));
-                    assert_eq!(turn.next_in_quarter(cursor), inside);
+                    assert_eq!(cursor, space.cursor(position));
+                    assert_eq!(space.count(cursor), position as u32);
+                    assert_eq!(space.position(cursor), position % (n << 32));
+                    assert_eq!(space.starts_quarter(cursor), position % (n / 4) == 0);
+                    let next = space.next(cursor);
+                    let inside = Some(next).filter(|next| !space.starts_quarter(*next));
+                    assert_eq!(space.next_in_quarter(cursor), inside);
                     cursor = next;
                 }
             }

@@ -12,6 +12,9 @@ use core::fmt;
 use crate::ring::layout::GRANT_SLOTS;
 use crate::ring::primitive::{Memory, RawSlots};
 
+/// A claim word that says that its writer has ended the connection.
+pub(super) const ENDED: u64 = u64::MAX;
+
 /// A grant of one region: its slot in the owner's status page, and its generation, the value of the slot
 /// as long as the grant is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +22,6 @@ pub struct Grant {
     slot: u32,
     generation: u64,
 }
-
-/// A claim word that says that its writer has ended the connection.
-pub(super) const ENDED: u64 = u64::MAX;
 
 impl Grant {
     /// A grant as a peer has sent it; `None` if there is no such slot, or if the generation is even.
@@ -85,6 +85,7 @@ impl Grants {
         }
     }
 
+    /// Publishes the next generation of a slot: an odd one opens a grant, an even one ends it.
     fn step(&mut self, slot: usize) -> Option<Grant> {
         let value = self.generations.get_mut(slot)?;
         *value = value.wrapping_add(1);
