@@ -119,20 +119,23 @@ impl Record {
             return Err(UNKNOWN_RECORD);
         };
         let slot = u32::from_le_bytes([s0, s1, s2, s3]);
-        let mut words = rest.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w));
-        let mut word = || words.next().unwrap_or_default();
+        let &[generation, key, base, len, offset] = rest.as_chunks().0 else {
+            return Err(UNKNOWN_RECORD);
+        };
+        let [generation, key, base, len, offset] =
+            [generation, key, base, len, offset].map(u64::from_le_bytes);
         match (kind, rights, slot) {
             (OFFER | REVOKE, 0, _) | (ADDRESS, 1..4, _) => {}
-            (REQUEST, 0, 0) if word() == 0 => return Ok(Self::Request(word())),
+            (REQUEST, 0, 0) if generation == 0 => return Ok(Self::Request(key)),
             _ => return Err(UNKNOWN_RECORD),
         }
-        let grant = Grant::new(slot, word()).ok_or("a region in a slot that cannot be")?;
+        let grant = Grant::new(slot, generation).ok_or("a region in a slot that cannot be")?;
         let record = RegionInfo {
             grant,
-            key: word(),
-            base: word(),
-            len: word(),
-            offset: word(),
+            key,
+            base,
+            len,
+            offset,
         };
         if kind == REVOKE {
             return Ok(Self::Revoke(grant));
