@@ -6,6 +6,27 @@
 //! `ripstop-stream`. This crate adds the [`Transport`](ripstop_stream::Transport): endpoint names, the
 //! handshake over a Unix socket, polling of the rings, and direct access to regions of the peer.
 //! `docs/design/shm.md` has the reasons.
+//!
+//! # Where things are
+//!
+//! | what | modules |
+//! |---|---|
+//! | what `fi_getinfo` offers, and parameters | `provider`, `params` |
+//! | from a name to a connection: names, listening sockets, the handshake and what it carries | `name`, `listener`, `transport`, `greeting` |
+//! | a connection: its socket and rings (`link`), small messages (`link/in_place`), regions of the peer (`link/direct`), payloads that both sides copy (`link/joint`) | `link` |
+//! | which connections of a domain have something to read, and how the domain sleeps | `readiness` |
+//! | regions of the peer: what the sides tell each other, those that are mapped, those that are reached by address | `records`, `windows`, `attach` |
+//! | ring or attach: measuring and choosing (next section), and counts of the ways taken | `copy_choice`, `copy_waits`, `copies` |
+//!
+//! # Ring or attach
+//!
+//! Each connection has one `CopyChoice` (`copy_choice.rs`). It learns what copies through the ring take from
+//! `Rings::timed` (`link/timing.rs`), and what copies by attach take from `Attach` (`attach.rs`). It is asked
+//!
+//! - for reads and writes by their initiator, in `choose_attach` (`link/direct.rs`), which also looks at whether the peer
+//!   polls (`attach/poll_watch.rs`);
+//! - for messages by their receiver, which tells the sender from which length on to announce them: `take_get_limit` of
+//!   `link/direct.rs`, and `engine/stream/get.rs` at the sender.
 #![forbid(unsafe_code)]
 
 mod attach;
