@@ -101,7 +101,8 @@ pub(crate) struct Handshake {
     pub(crate) peer: Option<Name>,
     /// The ring sizes that the connecting side has chosen.
     pub(crate) layout: Option<Layout>,
-    pub(crate) halves: Option<(Writer, Reader)>,
+    /// This side's writer and reader in the memory of the pair.
+    pub(crate) rings: Option<(Writer, Reader)>,
     pub(crate) peer_status: Option<PeerStatus>,
     pub(crate) poll_status: Option<PeerPollStatus>,
     /// What cross-memory attach is used for, unless it is off here.
@@ -417,7 +418,7 @@ impl Link for ShmLink {
     fn start(&self) {
         let handshake = self.with_handshake(std::mem::take);
         if let (Some((writer, reader)), Some(peer_status), Some(peer)) =
-            (handshake.halves, handshake.peer_status, handshake.peer)
+            (handshake.rings, handshake.peer_status, handshake.peer)
         {
             let process = self.socket.peer_process().ok();
             let copies = handshake.copies;

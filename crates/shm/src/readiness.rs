@@ -306,7 +306,7 @@ mod tests {
         let link = ShmLink::new(near, name.clone());
         let (writer, _) = pair(memory.clone(), layout, Side::Connector).unwrap();
         link.with_handshake(|handshake| {
-            handshake.halves = pair(memory, layout, Side::Acceptor).ok();
+            handshake.rings = pair(memory, layout, Side::Acceptor).ok();
             handshake.peer_status = PeerStatus::from_mapping(Arc::new(status_page), false).ok();
             handshake.peer = Some(name);
         });

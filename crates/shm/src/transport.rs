@@ -138,11 +138,11 @@ impl Transport for Shm {
         let layout = readiness.layout().ok_or(Errno::EINVAL)?;
         let memory = create_shared_memory("ripstop-shm", layout.len())?;
         memory.seal()?;
-        let halves = pair(Arc::new(memory.map()?), layout, Side::Connector);
-        let halves = halves.map_err(|_| Errno::EINVAL)?;
+        let rings = pair(Arc::new(memory.map()?), layout, Side::Connector);
+        let rings = rings.map_err(|_| Errno::EINVAL)?;
         let status_page = readiness.status_page()?;
         link.with_handshake(|handshake| {
-            handshake.halves = Some(halves);
+            handshake.rings = Some(rings);
             handshake.copies = readiness.copies();
             handshake.outgoing = vec![memory.into(), status_page];
         });
@@ -170,9 +170,9 @@ impl Transport for Shm {
             let (peer_status, poll_status) =
                 map_status_page(status_page, hello.needs_fence || readiness.needs_fence())
                     .map_err(|_| refuse_greeting(from, "its status page is none"))?;
-            let halves = pair(memory, hello.layout, Side::Acceptor);
-            let halves = halves.map_err(|error| refuse_greeting(from, &error.to_string()))?;
-            (handshake.halves, handshake.peer_status) = (Some(halves), Some(peer_status));
+            let rings = pair(memory, hello.layout, Side::Acceptor);
+            let rings = rings.map_err(|error| refuse_greeting(from, &error.to_string()))?;
+            (handshake.rings, handshake.peer_status) = (Some(rings), Some(peer_status));
             (handshake.poll_status, handshake.copies) = (Some(poll_status), readiness.copies());
             handshake.peer = Some(hello.name.clone());
             handshake.layout = Some(hello.layout);
