@@ -1,4 +1,5 @@
 #![allow(unsafe_code)]
+//! Callers' buffers, parked buffers, copies and regions.
 
 extern crate std;
 

@@ -1,4 +1,5 @@
 #![allow(unsafe_code)]
+//! Rings over memory of the heap: what is written is read, with any sizes and positions, and no more than there is room for.
 
 extern crate std;
 

@@ -1,3 +1,5 @@
+//! A copy by attach is from the process that has connected, not from the program that its process became.
+
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
