@@ -127,3 +127,69 @@ impl RemoteRegions {
 const fn cache_index(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % REQUEST_CACHE_KEYS
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::tests::info;
+
+    /// Operations on the key of [`info`] until it is requested.
+    fn ops_until_request(regions: &mut RemoteRegions) -> u32 {
+        let mut ops = 0;
+        while !regions.request_is_due(info().key) {
+            ops += 1;
+        }
+        ops
+    }
+
+    #[test]
+    fn unanswered_requests_are_repeated_less_and_less() {
+        let mut regions = RemoteRegions::default();
+        for ops in [0, 8, 16, 32, 64, 128, 256, 512, 1024, 1024] {
+            assert_eq!(ops_until_request(&mut regions), ops);
+        }
+    }
+
+    #[test]
+    fn regions_are_requested_at_once_when_their_grant_has_ended() {
+        let mut regions = RemoteRegions::default();
+        assert_eq!(ops_until_request(&mut regions), 0);
+        let rights = Rights {
+            read: true,
+            write: false,
+        };
+        regions.add(info(), rights);
+        assert!((0..2000).all(|_| !regions.request_is_due(info().key)));
+        regions.retain(|_| false);
+        assert_eq!(ops_until_request(&mut regions), 0);
+    }
+
+    #[test]
+    fn places_are_found_within_bounds_and_rights() {
+        let mut regions = RemoteRegions::default();
+        let info = RegionInfo {
+            offset: 0x7000,
+            ..info()
+        };
+        let rights = Rights {
+            read: true,
+            write: false,
+        };
+        regions.add(info, rights);
+        let place = |addr, len| RmaIov {
+            addr,
+            len,
+            key: info.key,
+        };
+        let found = RemotePlace {
+            grant: info.grant,
+            addr: 0x7010,
+            len: 32,
+        };
+        let inside = place(info.base + 16, 32);
+        assert_eq!(regions.find(&inside, false), Some(found));
+        assert_eq!(regions.find(&inside, true), None, "it may only be read");
+        assert_eq!(regions.find(&place(info.base, info.len + 1), false), None);
+        assert_eq!(regions.find(&place(info.base - 1, 2), false), None);
+    }
+}
