@@ -79,7 +79,7 @@ enum Trial {
 
 /// The peer's process, as the system calls and the log need it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<'a> {
+pub(crate) struct PeerProcess<'a> {
     pub(crate) process: &'a Process,
     pub(crate) name: &'a Name,
 }
@@ -106,14 +106,19 @@ impl Attach {
 
     /// The record to send for a key that the peer has not offered; `None` if it was requested lately, or
     /// if its memory cannot be accessed.
-    pub(crate) fn request(&mut self, key: u64, peer: Target<'_>) -> Option<Record> {
+    pub(crate) fn request(&mut self, key: u64, peer: PeerProcess<'_>) -> Option<Record> {
         let asks = self.regions.request_is_due(key) && self.is_attachable(peer);
         asks.then_some(Record::Request(key))
     }
 
     /// Reads payloads from the peer's process into buffers, which are as long together, and takes the time.
     /// `false` says that not all of them were read.
-    pub(crate) fn get(&mut self, peer: Target<'_>, from: &[Payload], into: GetPieces<'_>) -> bool {
+    pub(crate) fn get(
+        &mut self,
+        peer: PeerProcess<'_>,
+        from: &[Payload],
+        into: GetPieces<'_>,
+    ) -> bool {
         let longest = from.iter().map(|payload| payload.len).max().unwrap_or(0);
         let began = self.choice.times_attach(longest).then(clock::now);
         let got = self.read(peer, from, into);
@@ -134,7 +139,7 @@ impl Attach {
     /// That the process is the peer's still is checked behind the payloads: so it was while they were read.
     pub(crate) fn read(
         &mut self,
-        peer: Target<'_>,
+        peer: PeerProcess<'_>,
         from: &[Payload],
         mut into: GetPieces<'_>,
     ) -> bool {
@@ -165,7 +170,7 @@ impl Attach {
     }
 
     /// Writes a part of a joint copy to the peer's process. Returns whether all was written.
-    pub(crate) fn push(&mut self, peer: Target<'_>, from: UserBuf, into: Payload) -> bool {
+    pub(crate) fn push(&mut self, peer: PeerProcess<'_>, from: UserBuf, into: Payload) -> bool {
         let Ok(base) = usize::try_from(into.address) else {
             return false;
         };
@@ -179,14 +184,14 @@ impl Attach {
 
     /// The limit of gets that the peer is to know, see
     /// [`DirectAccess::take_get_limit`](ripstop_stream::DirectAccess::take_get_limit).
-    pub(crate) fn take_get_limit(&mut self, peer: Target<'_>) -> Option<u8> {
+    pub(crate) fn take_get_limit(&mut self, peer: PeerProcess<'_>) -> Option<u8> {
         self.is_attachable(peer);
         self.choice.take_limit()
     }
 
     /// The way of the next read or write of this length. The ring is not tried with a peer that does not poll:
     /// it would wait for that.
-    pub(crate) fn next_way(&mut self, peer: Target<'_>, len: u64, crowded: bool) -> Way {
+    pub(crate) fn next_way(&mut self, peer: PeerProcess<'_>, len: u64, crowded: bool) -> Way {
         match (self.choice.preferred(len), self.choice.next_way(len)) {
             (Way::Attach, Way::Ring) if self.is_idle(peer, crowded) != Some(false) => Way::Attach,
             (_, way) => way,
@@ -239,14 +244,14 @@ impl Attach {
 
     /// Gives up attach with this peer, with a line in the log.
     #[cold]
-    fn refuse(&mut self, peer: Target<'_>, why: &str) {
+    fn refuse(&mut self, peer: PeerProcess<'_>, why: &str) {
         self.trial = Trial::Failed;
         self.log_refusal(peer, why);
         self.choice.give_up_attach();
     }
 
     /// Whether this process may access the peer's memory. The first call tries it.
-    pub(crate) fn is_attachable(&mut self, peer: Target<'_>) -> bool {
+    pub(crate) fn is_attachable(&mut self, peer: PeerProcess<'_>) -> bool {
         if self.trial == Trial::Untried {
             self.try_attach(peer);
         }
@@ -254,7 +259,7 @@ impl Attach {
     }
 
     #[cold]
-    fn try_attach(&mut self, peer: Target<'_>) {
+    fn try_attach(&mut self, peer: PeerProcess<'_>) {
         match self.has_token(peer) {
             Ok(true) => self.trial = Trial::Passed,
             Ok(false) => self.refuse(peer, "it has other memory than it says"),
@@ -263,7 +268,7 @@ impl Attach {
     }
 
     /// Whether the process has the token of the peer's status page where that says.
-    fn has_token(&self, peer: Target<'_>) -> Result<bool, AttachError> {
+    fn has_token(&self, peer: PeerProcess<'_>) -> Result<bool, AttachError> {
         let mut found = [0; 8];
         let from = Remote {
             base: usize::try_from(self.probe.addr).map_err(|_| AttachError::Fault)?,
@@ -275,7 +280,7 @@ impl Attach {
     }
 
     #[cold]
-    fn log_refusal(&self, peer: Target<'_>, why: &str) {
+    fn log_refusal(&self, peer: PeerProcess<'_>, why: &str) {
         if self.copies.note_refusal() {
             let level = match self.choice.is_attach_demanded() {
                 true => Level::Warn,
@@ -295,7 +300,7 @@ impl Attach {
 
     /// Whether the peer does not poll its rings; watches it for a moment where that is not known.
     /// `crowded` says that threads share a processor. `None` if its process has exited.
-    pub(crate) fn is_idle(&mut self, peer: Target<'_>, crowded: bool) -> Option<bool> {
+    pub(crate) fn is_idle(&mut self, peer: PeerProcess<'_>, crowded: bool) -> Option<bool> {
         match self.polls.is_idle(crowded) {
             true => self.is_same_process(peer).then_some(true),
             false => Some(false),
@@ -304,7 +309,7 @@ impl Attach {
 
     /// Whether the process with the peer's number is the one that has connected, and has not called `exec`, as of
     /// [`IDENTITY_CACHE_STEPS`] ago at most.
-    pub(crate) fn is_same_process(&mut self, peer: Target<'_>) -> bool {
+    pub(crate) fn is_same_process(&mut self, peer: PeerProcess<'_>) -> bool {
         let now = clock::counter();
         let is_known = |at: u64| now.wrapping_sub(at) < IDENTITY_CACHE_STEPS;
         if !self.identified_at.is_some_and(is_known) {
@@ -320,7 +325,7 @@ impl Attach {
     /// of the grant. `false` means that nothing counts as done, and the ring is to be used.
     pub(crate) fn copy(
         &mut self,
-        peer: Target<'_>,
+        peer: PeerProcess<'_>,
         found: RemotePlace,
         write: bool,
         segments: &[UserBuf],

@@ -19,7 +19,7 @@ use ripstop_os::{Interest, IoVec, IoVecMut, Process, Shutdown, Socket};
 use ripstop_stream::{Account, Link, Traffic};
 use ripstop_types::{Errno, Result};
 
-use crate::attach::{Attach, Target};
+use crate::attach::{Attach, PeerProcess};
 use crate::copies::{DomainCopies, Tally};
 use crate::copy_choice::{CopyMode, RingCopy};
 use crate::name::Name;
@@ -145,9 +145,9 @@ impl ShmLink {
 
     /// The state of attach, with the rings beside it and the process that it reaches. `None` before the handshake is
     /// complete, and where attach is switched off or cannot work.
-    fn attach(&self) -> Option<(&Rings, &Mutex<Attach>, Target<'_>)> {
+    fn attach(&self) -> Option<(&Rings, &Mutex<Attach>, PeerProcess<'_>)> {
         let rings = self.rings.get()?;
-        let peer = Target {
+        let peer = PeerProcess {
             process: rings.process.as_ref()?,
             name: &rings.peer,
         };

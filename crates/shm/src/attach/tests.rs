@@ -54,7 +54,7 @@ fn a_payload_of_a_process_that_has_called_exec_is_not_taken() {
     }
     let process = Process::open(pid).unwrap();
     let peer_name = Name::new("fi_shm://shell").unwrap();
-    let peer = Target {
+    let peer = PeerProcess {
         process: &process,
         name: &peer_name,
     };

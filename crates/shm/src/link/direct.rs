@@ -14,7 +14,7 @@ use ripstop_stream::{
 use ripstop_types::RmaIov;
 
 use super::{Rings, ShmLink, joint};
-use crate::attach::{Attach, Target};
+use crate::attach::{Attach, PeerProcess};
 use crate::copy_choice::{NO_LIMIT, Way};
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
@@ -236,7 +236,7 @@ impl DirectAccess<ShmLink> for RingDirect {
 fn choose_attach(
     rings: &Rings,
     attach: &mut Attach,
-    peer: Target<'_>,
+    peer: PeerProcess<'_>,
     len: u64,
     state: AttachState,
 ) -> Result<(), Attached> {

@@ -12,7 +12,7 @@ use ripstop_os::{IoVecMut, clock};
 use ripstop_stream::{Attached, GetPieces, Got, JointCopy, Payload};
 
 use super::{Rings, ShmLink};
-use crate::attach::{Attach, RemotePlace, Target};
+use crate::attach::{Attach, PeerProcess, RemotePlace};
 use crate::params::NAME;
 
 /// Half of a payload is one part, within these bounds in bytes: a system call costs as much as some 10 KiB.
@@ -156,7 +156,7 @@ impl JointCopy<ShmLink> for RingJoint {
 /// all that it has claimed are copied. Of `places`, and of `write`, [`copy_part`] tells.
 fn copy_from_front<J: JointPayload>(
     attach: &mut Attach,
-    peer: Target<'_>,
+    peer: PeerProcess<'_>,
     joint: &JointLeader<J>,
     places: (UserBuf, u64),
     write: bool,
@@ -172,7 +172,7 @@ fn copy_from_front<J: JointPayload>(
 /// The helper copies parts of a joint copy until none is left to claim. Returns whether it has claimed any.
 fn copy_from_back<J: JointPayload>(
     attach: &mut Attach,
-    peer: Target<'_>,
+    peer: PeerProcess<'_>,
     (joint, payload): (&JointHelper<J>, J),
     places: (UserBuf, u64),
     write: bool,
@@ -193,7 +193,7 @@ fn copy_from_back<J: JointPayload>(
 /// `write`. Returns whether all of it was copied.
 fn copy_part(
     attach: &mut Attach,
-    peer: Target<'_>,
+    peer: PeerProcess<'_>,
     (here, there): (UserBuf, u64),
     write: bool,
     claimed: u8,
@@ -227,7 +227,7 @@ pub(super) fn may_help_access(rings: &Rings, attach: &mut Attach) -> bool {
 pub(super) fn access(
     rings: &Rings,
     attach: &mut Attach,
-    peer: Target<'_>,
+    peer: PeerProcess<'_>,
     found: RemotePlace,
     write: bool,
     here: UserBuf,
