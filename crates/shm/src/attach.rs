@@ -10,7 +10,17 @@
 //! for idle peers only. [`PollWatch`] watches the peer for a moment; if its poll count does not change, it
 //! counts as idle for as long as the count stays the same.
 //!
-//! [`Attach::get`] reads the payload of a message from the memory of its sender, who waits for that.
+//! [`Attach::get`] reads the payload of a message from the memory of its sender, who waits for that, and
+//! [`Attach::copy`] carries out a read or write in a region of the peer. Parts of joint copies are moved by
+//! [`Attach::read`] and [`Attach::push`].
+//!
+//! # What must hold
+//!
+//! - The process is the one that has connected, and has not called `exec` ([`Attach::is_same_process`]): checked before
+//!   its memory is written, and behind a read of a message, which is refused if not. The check may be
+//!   [`IDENTITY_CACHE_STEPS`] old.
+//! - A region is accessed under a claim of its grant, which the caller holds.
+//! - What was not moved whole counts as nothing: the operation goes by the ring with the same bytes.
 
 mod poll_watch;
 mod regions;
@@ -65,8 +75,8 @@ pub(crate) struct Attach {
     pub(crate) choice: CopyChoice,
     /// The payloads that were copied by attach.
     copied: Tally,
-    /// How many of them by both sides.
-    joint: u64,
+    /// How many of them were copied by both sides.
+    joint_copies: u64,
 }
 
 /// The outcome of the trial, which reads the address probe of the peer.
@@ -100,7 +110,7 @@ impl Attach {
             copies,
             choice: CopyChoice::new(mode),
             copied: Tally::default(),
-            joint: 0,
+            joint_copies: 0,
         })
     }
 
@@ -223,7 +233,7 @@ impl Attach {
     pub(crate) fn note_joint(&mut self, len: u64, elapsed: Option<Duration>, helped: bool) {
         self.count(Copied::one(len));
         if helped {
-            self.joint += 1;
+            self.joint_copies += 1;
             self.copies.note_joint();
         }
         if let Some(elapsed) = elapsed {
@@ -239,7 +249,7 @@ impl Attach {
 
     /// The payloads that were copied by attach, and how many of them were copied by their sender, too.
     pub(crate) fn copied(&self) -> (Copied, u64) {
-        (self.copied.read(), self.joint)
+        (self.copied.read(), self.joint_copies)
     }
 
     /// Gives up attach with this peer, with a line in the log.
