@@ -288,12 +288,6 @@ impl<B: Buffer> Conn<B> {
         self.set_ready_to_send(self.ready_to_send);
     }
 
-    /// Messages from this many bytes on are got by the receiver from now on.
-    pub(super) const fn set_get_min(&mut self, bytes: u64) {
-        self.get_min = bytes;
-        self.set_ready_to_send(self.ready_to_send);
-    }
-
     /// The endpoint it belongs to.
     #[must_use]
     pub const fn ep(&self) -> EpId {

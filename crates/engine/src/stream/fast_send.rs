@@ -59,26 +59,29 @@ impl<B: Buffer> Engine<B> {
     /// If all of header and payload was written, [`Engine::sent_now`] reports it, and for
     /// an injected message on an endpoint without a counter nothing is to be done. If only a
     /// part was, [`Engine::send_partly_written`] queues the message and [`Engine::sent`] takes the part.
-    /// If nothing was, it is as if this had not been called. The message must be no longer than
+    /// If nothing was, [`Engine::send`] is the way. The message must be no longer than
     /// [`Engine::longest_sent_now`] and need no acknowledgement. That there is no connection yet is
     /// found by the same look-up. `INJECT` says that it is injected: none of those is got.
     #[inline(always)]
     #[must_use]
     pub fn try_send_now<const INJECT: bool>(
-        &self,
+        &mut self,
         conn_id: Option<ConnId>,
         tag: Option<u64>,
         data: Option<u64>,
         len: u64,
         header: &mut [u8; SEND_HEADER],
     ) -> Option<usize> {
-        let conn = self.conns.find(conn_id)?;
+        let conn = self.conns.find_mut(conn_id)?;
         let limit = match INJECT {
             true => conn.inject_now_limit,
             false => conn.send_now_limit,
         };
         if len >= limit || conn.has_output() {
             return None;
+        }
+        if !INJECT {
+            conn.count_sent_now(len);
         }
         put_header(conn.order, tag, data, false, len, header)
     }

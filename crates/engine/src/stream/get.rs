@@ -81,8 +81,8 @@ impl<B: Buffer> Conn<B> {
             // It is never sent eagerly.
             return true;
         }
-        if let Some(left) = self.get_countdown.checked_sub(1) {
-            self.get_countdown = left;
+        if self.get_countdown > 0 {
+            self.count_down();
             return wanted;
         }
         self.probes_left = self.probes_left.saturating_sub(1);
@@ -94,17 +94,36 @@ impl<B: Buffer> Conn<B> {
         !wanted
     }
 
+    /// The next messages that go the other way are so many messages away.
     const fn start_countdown(&mut self) {
         (self.get_countdown, self.probes_left) = (self.between_probes, PROBES);
+        self.set_ready_to_send(self.ready_to_send);
+    }
+
+    /// One more message of a length that may be got goes the way that is faster for it.
+    const fn count_down(&mut self) {
+        self.get_countdown = self.get_countdown.saturating_sub(1);
+        if self.get_countdown == 0 {
+            self.set_ready_to_send(self.ready_to_send);
+        }
+    }
+
+    /// A message is written before the engine has noted anything of it: it counts until the next ones that go the
+    /// other way.
+    #[inline(always)]
+    pub(super) const fn count_sent_now(&mut self, len: u64) {
+        if len >= MIN_GET_BYTES && self.can_get {
+            self.count_down();
+        }
     }
 
     /// Messages from this many bytes on are not sent before the engine has noted anything of them: they
-    /// are to be got, or now and then one of them is.
-    #[inline]
+    /// are to be got, or the next one of them may be.
     pub(super) const fn get_attention_min(&self) -> u64 {
-        match self.can_get {
-            true => MIN_GET_BYTES,
-            false => u64::MAX,
+        match (self.can_get, self.get_countdown) {
+            (false, _) => u64::MAX,
+            (true, 0) => MIN_GET_BYTES,
+            (true, _) => self.get_min,
         }
     }
 
@@ -304,9 +323,9 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EPROTO);
         }
         conn.can_get = header.get_limit() != u64::MAX;
+        conn.get_min = header.get_limit().max(MIN_GET_BYTES);
         conn.between_probes = MIN_BETWEEN_PROBES;
         conn.start_countdown();
-        conn.set_get_min(header.get_limit().max(MIN_GET_BYTES));
         Ok(())
     }
 

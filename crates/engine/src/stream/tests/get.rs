@@ -110,6 +110,41 @@ fn a_peer_that_does_not_get_it_is_sent_the_payload() {
     assert_eq!(f.header(&Header::ats(index)), Err(Errno::EPROTO));
 }
 
+/// Whether a message may be sent before the engine has noted anything of it, as it then was.
+fn at_once(f: &mut Fixture, len: u64) -> bool {
+    let mut header = [0; SEND_HEADER];
+    f.flush();
+    let conn = Some(f.conn);
+    let written = f
+        .engine
+        .try_send_now::<false>(conn, None, None, len, &mut header);
+    written.is_some()
+}
+
+#[test]
+fn messages_sent_at_once_count_until_some_go_the_other_way() {
+    let mut f = getting();
+    for messages in [4, 8, 16] {
+        for _ in 0..messages {
+            assert!(at_once(&mut f, 4095), "it does not count");
+            assert!(at_once(&mut f, 4096));
+        }
+        for _ in 0..8 {
+            assert!(at_once(&mut f, 4095) && !at_once(&mut f, 4096));
+            let header = sent(f.send(0, None, 4096).unwrap());
+            assert_eq!(header.op, Op::MsgGet);
+            f.flush();
+            f.header(&Header::ats(header.index(true))).unwrap();
+        }
+    }
+    assert!(!at_once(&mut f, 16 << 10), "it is to be got");
+    // It gets none.
+    f.header(&Header::with_get_limit(0)).unwrap();
+    for _ in 0..100 {
+        assert!(at_once(&mut f, 16 << 10));
+    }
+}
+
 #[test]
 fn short_injected_and_scattered_messages_go_by_the_stream() {
     let mut f = getting();
@@ -126,17 +161,8 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
     };
     let plan = f.engine.send(f.conn, &scattered).unwrap();
     assert_eq!(sent(plan).op, Op::Msg);
-    let at_once = |f: &mut Fixture, len| {
-        let mut header = [0; SEND_HEADER];
-        f.flush();
-        let conn = Some(f.conn);
-        let written = f
-            .engine
-            .try_send_now::<false>(conn, None, None, len, &mut header);
-        written.is_some()
-    };
+    assert!(at_once(&mut f, 4095) && !at_once(&mut f, 16 << 10));
     // Some of 4 KiB and more are announced, so that the peer sees what that costs.
-    assert!(at_once(&mut f, 4095) && !at_once(&mut f, 4096));
     let announced = (0..1100).filter(|_| {
         let header = sent(f.send(0, None, 4096).unwrap());
         f.flush();
@@ -146,7 +172,6 @@ fn short_injected_and_scattered_messages_go_by_the_stream() {
         header.op.is_get()
     });
     assert_eq!(announced.count(), 8 * 8);
-    assert!(at_once(&mut f, 4095) && !at_once(&mut f, 4096));
     // None that is injected is announced: it may have to be with the peer at once.
     f.flush();
     let (conn, mut header) = (Some(f.conn), [0; SEND_HEADER]);

@@ -125,20 +125,20 @@ fn a_steady_flow_of_messages_does_not_hold_back_an_acknowledgement() {
 fn a_message_goes_at_once_where_nothing_waits() {
     let mut f = Fixture::new();
     let mut header = [0; SEND_HEADER];
-    let mut at_once = |f: &Fixture, tag| {
+    let mut at_once = |f: &mut Fixture, tag| {
         f.engine
             .try_send_now::<false>(Some(f.conn), tag, None, 8, &mut header)
     };
-    assert_eq!(at_once(&f, None), Some(16));
-    assert_eq!(at_once(&f, Some(5)), Some(24));
+    assert_eq!(at_once(&mut f, None), Some(16));
+    assert_eq!(at_once(&mut f, Some(5)), Some(24));
     // Nothing was noted: the next message has the stream to itself.
     f.engine.sent_now(f.ep, true, 1, 8, true);
     assert_eq!(f.done(), [1]);
     f.send(2, None, 8).unwrap();
-    assert_eq!(at_once(&f, None), None);
+    assert_eq!(at_once(&mut f, None), None);
     assert_eq!(f.engine.sent(f.conn, 24), 24);
     assert_eq!(f.done(), [2]);
-    assert_eq!(at_once(&f, None), Some(16));
+    assert_eq!(at_once(&mut f, None), Some(16));
 }
 
 #[test]
