@@ -256,7 +256,10 @@ fn choose_attach(
         (_, Way::Attach) if attach.is_same_process(peer) => Ok(()),
         (_, Way::Attach) => Err(Attached::UseStream),
         // To see what the ring costs.
-        (Way::Attach, Way::Ring) => Err(Attached::UseStream),
+        (Way::Attach, Way::Ring) => {
+            rings.timer.time_next();
+            Err(Attached::UseStream)
+        }
         (Way::Ring, Way::Ring) => match attach.is_idle(peer, state.crowded) {
             Some(true) => Ok(()),
             Some(false) => Err(Attached::PeerPolling),

@@ -1,10 +1,10 @@
 //! The time that long copies through the ring take, by which [`CopyChoice`](crate::copy_choice::CopyChoice) knows what
-//! the ring costs. Long reads, and writes of what was queued, pass [`Rings::timed`], which times a few of them. What
-//! [`RingInPlace`](super::RingInPlace) sends at once does not.
+//! the ring costs. Long reads and writes pass [`Rings::timed`], which times a few of them.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use ripstop_core::provider::Copies;
+use ripstop_mem::ring::Layout;
 use ripstop_os::clock;
 
 use super::{RingResult, Rings};
@@ -21,7 +21,7 @@ const UNTIMED_COPIES: u32 = 13;
 /// Bytes that are copied from the ring behind a copy by attach until the time counts again: meanwhile the ring
 /// has left the processor's caches, and each part of it is to be there again. They must be fewer than those of the 8
 /// messages in a row that take the ring to see what that costs, or none of these would count.
-const MIN_READ_BYTES_AFTER_ATTACH: usize = 16 << 10;
+const COLD_BYTES_AFTER_ATTACH: usize = 16 << 10;
 
 /// Which of the next copies of a connection are timed.
 #[derive(Debug)]
@@ -29,22 +29,57 @@ pub(super) struct RingTimer {
     /// Copies to or from the ring that are not timed.
     copies_until_timed: AtomicU32,
     copy_waits: CopyWaits,
-    /// Bytes of long copies from the ring since payloads were copied by attach, up to [`MIN_READ_BYTES_AFTER_ATTACH`].
-    read_since_attach: AtomicUsize,
+    /// Bytes of long copies from the ring, and to it, until their time counts: they find memory that this process has
+    /// not touched before, or not since payloads were copied by attach.
+    cold_reads: AtomicUsize,
+    cold_writes: AtomicUsize,
 }
 
 impl RingTimer {
-    pub(super) fn new() -> Self {
+    /// For a connection of this layout, over whose memory nothing has gone yet.
+    pub(super) fn new(layout: Layout) -> Self {
+        // The page faults of the first turn cost four times as much as the copies.
+        let cold = usize::try_from(layout.max_unread_bytes()).unwrap_or(usize::MAX);
         Self {
             copies_until_timed: AtomicU32::new(0),
             copy_waits: CopyWaits::default(),
-            read_since_attach: AtomicUsize::new(MIN_READ_BYTES_AFTER_ATTACH),
+            cold_reads: AtomicUsize::new(cold),
+            cold_writes: AtomicUsize::new(cold),
         }
     }
 
     /// To be called when payloads of messages were copied by attach.
     pub(super) fn note_get(&self) {
-        self.read_since_attach.store(0, Ordering::Relaxed);
+        self.cold_reads
+            .store(COLD_BYTES_AFTER_ATTACH, Ordering::Relaxed);
+    }
+
+    /// To be called when a read or write takes the ring to see what that costs: the next copy is timed.
+    pub(super) fn time_next(&self) {
+        self.copies_until_timed.store(0, Ordering::Relaxed);
+    }
+
+    /// A long copy begins. Returns whether it finds cold memory, so that its time says nothing.
+    #[inline]
+    fn begin_cold(&self, what: RingCopy, len: usize) -> bool {
+        let cold_bytes = match what {
+            RingCopy::Read => &self.cold_reads,
+            RingCopy::Write => &self.cold_writes,
+        };
+        let cold = cold_bytes.load(Ordering::Relaxed);
+        if cold > 0 {
+            cold_bytes.store(cold.saturating_sub(len), Ordering::Relaxed);
+        }
+        cold > 0
+    }
+
+    /// A copy begins that may be timed. Returns whether it is.
+    #[inline]
+    fn begin_due(&self) -> bool {
+        let copies = self.copies_until_timed.load(Ordering::Relaxed);
+        self.copies_until_timed
+            .store(copies.saturating_sub(1), Ordering::Relaxed);
+        copies == 0
     }
 }
 
@@ -62,10 +97,7 @@ impl Rings {
         if len < MIN_TIMED_BYTES || self.attach.is_none() {
             return copy();
         }
-        let read = self.timer.read_since_attach.load(Ordering::Relaxed);
-        if what == RingCopy::Read && read < MIN_READ_BYTES_AFTER_ATTACH {
-            let read = read.saturating_add(len);
-            self.timer.read_since_attach.store(read, Ordering::Relaxed);
+        if self.timer.begin_cold(what, len) {
             return copy();
         }
         let streams = match what {
@@ -80,11 +112,7 @@ impl Rings {
             self.timer.copy_waits.end(what, len, count.unwrap_or(len));
             count
         };
-        let copies = self.timer.copies_until_timed.load(Ordering::Relaxed);
-        if copies > 0 {
-            self.timer
-                .copies_until_timed
-                .store(copies - 1, Ordering::Relaxed);
+        if !self.timer.begin_due() {
             return copy();
         }
         let began = clock::now();
@@ -103,5 +131,43 @@ impl Rings {
             });
         }
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_turn_of_the_ring_is_cold_either_way() {
+        let layout = Layout::new(4, 4096).unwrap();
+        let timer = RingTimer::new(layout);
+        let copies = layout.max_unread_bytes().div_ceil(4096);
+        for what in [RingCopy::Read, RingCopy::Write] {
+            for _ in 0..copies {
+                assert!(timer.begin_cold(what, 4096), "{what:?}");
+            }
+            assert!(!timer.begin_cold(what, 4096), "{what:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_by_attach_makes_reads_cold_for_fewer_bytes_than_8_messages_in_a_row_have() {
+        let timer = RingTimer::new(Layout::new(4, 256).unwrap());
+        while timer.begin_cold(RingCopy::Read, 4096) | timer.begin_cold(RingCopy::Write, 4096) {}
+        timer.note_get();
+        let cold = (0..8).filter(|_| timer.begin_cold(RingCopy::Read, 4096));
+        assert_eq!(cold.count(), 4);
+        assert!(!timer.begin_cold(RingCopy::Write, 4096));
+    }
+
+    #[test]
+    fn a_copy_that_is_to_show_what_the_ring_costs_is_timed_at_once() {
+        let timer = RingTimer::new(Layout::new(4, 256).unwrap());
+        timer.copies_until_timed.store(2, Ordering::Relaxed);
+        assert_eq!([(); 3].map(|()| timer.begin_due()), [false, false, true]);
+        timer.copies_until_timed.store(2, Ordering::Relaxed);
+        timer.time_next();
+        assert!(timer.begin_due());
     }
 }
