@@ -5,11 +5,13 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::copy_choice::RingCopy;
+use ripstop_core::provider::Copies;
+
+use crate::copy_choice::{CREDIT_BYTES, RingCopy};
 
 /// Long writes behind one that found no room, of which each may have waited for that: a reader gives room for this many
 /// of the shortest back at once.
-const WRITES_PER_WAIT: u32 = 4;
+const WRITES_PER_WAIT: u32 = (CREDIT_BYTES / Copies::MIN_BYTES) as u32;
 
 /// What one side of a connection has copied lately. One thread at a time changes it, under the lock of the connection.
 #[derive(Debug, Default)]

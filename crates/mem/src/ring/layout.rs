@@ -142,8 +142,7 @@ impl Layout {
         (self.buffer + self.buffer / 4) as usize
     }
 
-    /// The longest chunk, a quarter of the large buffer. That holds two of these and what is skipped at its
-    /// end, so a writer that waits for room gets it.
+    /// The longest chunk that a reader takes, a quarter of the large buffer.
     #[must_use]
     pub const fn max_chunk_bytes(self) -> usize {
         (self.buffer / 4) as usize
@@ -166,12 +165,19 @@ impl Layout {
         }
     }
 
-    /// The longest chunk of a buffer.
+    /// The longest chunk in a buffer that a reader takes: a quarter of the large buffer, half of the small one.
     pub(super) const fn max_chunk_bytes_of(self, which: WhichBuffer) -> usize {
         match which {
             WhichBuffer::Large => self.max_chunk_bytes(),
-            WhichBuffer::Small => self.max_chunk_bytes() / 2,
+            WhichBuffer::Small => self.written_chunk_bytes(),
         }
+    }
+
+    /// The longest chunk that a writer makes, so that each of them may be in the small buffer. Either buffer holds two of
+    /// these and what is skipped at its end, so a writer that waits for room gets it.
+    #[must_use]
+    pub const fn written_chunk_bytes(self) -> usize {
+        (self.buffer / 8) as usize
     }
 
     /// The offset of a direction's entries.

@@ -123,6 +123,7 @@ fn layout_sizes_are_checked() {
         (whole.entries(), whole.buffer(), whole.max_chunk_bytes()),
         (256, 65536, 16384)
     );
+    assert_eq!(whole.written_chunk_bytes(), 8192);
 }
 
 #[test]
@@ -198,22 +199,26 @@ fn full_ring_accepts_nothing_until_credit_returns() {
 }
 
 #[test]
-fn full_buffer_accepts_short_entries_only() {
+fn full_buffers_accept_short_entries_only() {
+    // The small buffer has a quarter of the large one.
     let (writer, reader) = direction(256, 1024);
     let sent = pattern(0, 2000);
-    assert_eq!(writer.write(Source::from(&sent[..])), Ok(1024));
-    assert_eq!(writer.write(Source::from(&sent[1024..])), Ok(0));
+    assert_eq!(writer.write(Source::from(&sent[..])), Ok(1280));
+    assert_eq!(writer.write(Source::from(&sent[1280..])), Ok(0));
     assert_eq!(writer.has_room(), Ok(false));
     let mut room = vec![0; 2000];
-    assert_eq!(reader.read(&mut room[..255]), Ok(255));
-    assert_eq!(writer.has_room(), Ok(false));
-    assert_eq!(reader.read(&mut room[255..256]), Ok(1));
-    assert!(reader.take_credit_returned(), "a quarter of the buffer");
+    assert_eq!(reader.read(&mut room[..127]), Ok(127));
+    assert_eq!(writer.has_room(), Ok(false), "a chunk is read in part");
+    assert_eq!(reader.read(&mut room[127..128]), Ok(1));
+    assert!(
+        reader.take_credit_returned(),
+        "half of the small buffer, a chunk"
+    );
     assert_eq!(writer.has_room(), Ok(true));
-    assert_eq!(writer.write(Source::from(&sent[1024..])), Ok(256));
+    assert_eq!(writer.write(Source::from(&sent[1280..])), Ok(128));
     assert_eq!(writer.write(Source::from(&[1; 20][..])), Ok(20));
-    assert_eq!(reader.read(&mut room[256..]), Ok(1044));
-    assert_eq!(room[..1280], sent[..1280]);
+    assert_eq!(reader.read(&mut room[128..]), Ok(1300));
+    assert_eq!(room[..1408], sent[..1408]);
 }
 
 /// Positions (entries, lines) shortly before the counts or the laps wrap. Memory that was never written has

@@ -247,7 +247,7 @@ impl Writer {
         {
             return Ok(len);
         }
-        if payload.len().wrapping_sub(1) < self.layout.max_chunk_bytes() {
+        if payload.len().wrapping_sub(1) < self.layout.written_chunk_bytes() {
             let at = self.tail.load(Relaxed);
             let Some(place) = self.find_room(at, payload.len())? else {
                 return Ok(0);
@@ -308,7 +308,7 @@ impl Writer {
     #[must_use]
     #[inline]
     pub const fn fits_one_entry(&self, payload: usize) -> bool {
-        payload <= self.layout.max_chunk_bytes()
+        payload <= self.layout.written_chunk_bytes()
     }
 
     /// Whether the write that found no room would find it now. Loads the credit.
@@ -427,7 +427,7 @@ impl Writer {
             _ => rest.whole_pieces(MAX_LEADING_BYTES),
         };
         let chunk = match leading < rest.len {
-            true => rest.chunk_len(leading, self.layout.max_chunk_bytes()),
+            true => rest.chunk_len(leading, self.layout.written_chunk_bytes()),
             false => 0,
         };
         let at = self.tail.load(Relaxed);
@@ -459,10 +459,7 @@ impl Writer {
         };
         let mut place = now(WhichBuffer::Small);
         if place.is_none() {
-            let is_for_small = chunk <= self.layout.max_chunk_bytes_of(WhichBuffer::Small);
-            if is_for_small || now(WhichBuffer::Large).is_none() {
-                self.load_credit()?;
-            }
+            self.load_credit()?;
             place = now(WhichBuffer::Small).or_else(|| now(WhichBuffer::Large));
         }
         let wanted = if place.is_none() { chunk } else { 0 };
@@ -476,9 +473,7 @@ impl Writer {
         let used = lines.used.load(Relaxed);
         let place = ChunkPlace::after(which, used, chunk, self.layout);
         let free = self.layout.lines(which).saturating_sub(lines.unread());
-        let fits =
-            chunk <= self.layout.max_chunk_bytes_of(which) && place.end.wrapping_sub(used) <= free;
-        fits.then_some(place)
+        (place.end.wrapping_sub(used) <= free).then_some(place)
     }
 }
 

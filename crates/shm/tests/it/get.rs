@@ -34,8 +34,8 @@ const FIRST_SEED: usize = 10;
 /// The longest message that may be injected.
 const INJECT_SIZE: usize = 4096;
 
-/// So many are injected in a row: a ring holds them.
-const INJECTED: usize = 12;
+/// So many are injected in a row, one of each kind: a ring holds them.
+const INJECTED: usize = 4;
 
 const TAG: u64 = 9;
 const DATA: u64 = 0x0102_0304;
