@@ -68,22 +68,29 @@ class Difference:
 
     def __init__(self, scene, call, ours, theirs_say, why):
         self.scene, self.call, self.ours, self.theirs, self.why = scene, call, ours, theirs_say, why
+        # There are more patterns than fnmatch remembers.
+        self.in_scene, self.in_call, self.in_ours, self.in_theirs = (
+            re.compile(fnmatch.translate(pattern)).match for pattern in (scene, call, ours, theirs_say))
         if not why:
             raise ValueError(f"{LIST}: {scene} {call} has no reason")
 
     def __str__(self):
         return f"{self.scene} {self.call}: {self.ours}, C {self.theirs}"
 
+    def may_be_of(self, scene, function):
+        """Whether it is about any call of this function there."""
+        word = self.call.split()[0]
+        return bool(self.in_scene(scene)) and (word == function or any(sign in word for sign in "*?["))
+
     def is_of(self, scene, call):
         """Whether it is about this case; a difference of one flag is one of each pair with it."""
         names = [call]
         if pair := re.fullmatch(r"(.*=)(\w+)\|(\w+)", call):
             names += [pair[1] + pair[2], pair[1] + pair[3]]
-        return fnmatch.fnmatchcase(scene, self.scene) and any(fnmatch.fnmatchcase(name, self.call) for name in names)
+        return bool(self.in_scene(scene)) and any(map(self.in_call, names))
 
     def explains(self, scene, call, ours, theirs_say):
-        return (fnmatch.fnmatchcase(ours, self.ours) and fnmatch.fnmatchcase(theirs_say, self.theirs)
-                and self.is_of(scene, call))
+        return bool(self.in_ours(ours) and self.in_theirs(theirs_say)) and self.is_of(scene, call)
 
 
 def named(text):
@@ -140,7 +147,11 @@ def compare(provider, kind, group):
 def judge(scene, ours, others, listed):
     """What is wrong with our answers, and which lines of the list explained one."""
     wrong, of_use, about = [], set(), set()
+    # A scene has thousands of calls, and the list more than a thousand lines, of which few are about one function.
+    by_function = {function: [line for line in listed if line.may_be_of(scene, function)]
+                   for function in {call.split()[0] for call in ours}}
     for call, answer in ours.items():
+        near = by_function[call.split()[0]]
         word, _, rest = answer.partition(" silent")
         answer = word + rest
         other = others.get(call, "no such case").replace(" silent", "")
@@ -150,8 +161,8 @@ def judge(scene, ours, others, listed):
         asked = QUESTIONS.get(call.split()[0]) == word
         if " silent" in ours[call] and not asked and word not in ANSWERS:
             wrong.append(f"{call}: {word} without a line in the log")
-        about |= {line for line in listed if line.is_of(scene, call)}
-        reasons = {line for line in listed if line.explains(scene, call, answer, other)}
+        about |= {line for line in near if line.is_of(scene, call)}
+        reasons = {line for line in near if line.explains(scene, call, answer, other)}
         # A line that takes any answer of the C library may have ours here: that depends on the machine.
         of_use |= {line for line in reasons if line.theirs == "*"}
         # Where the C library dies, any refusal is better.
