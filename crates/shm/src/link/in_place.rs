@@ -6,7 +6,7 @@ use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
 use ripstop_stream::InPlace;
 use ripstop_types::{Errno, Result};
 
-use super::{RingResult, Rings, ShmLink};
+use super::ShmLink;
 use crate::copy_choice::RingCopy;
 
 /// The shortest payload that is counted.
@@ -26,14 +26,20 @@ impl InPlace<ShmLink> for RingInPlace {
         header_len: usize,
         payload: UserBuf,
     ) -> Result<usize> {
-        let Some(rings) = link.rings.get() else {
-            return Err(Errno::EAGAIN);
-        };
-        let count = match payload.len() {
-            MIN_LONG_BYTES.. => rings.write_long_message(header, header_len, payload),
-            _ => rings.writer.write_message(header, header_len, payload),
-        };
-        link.after_write(rings, count)
+        match link.rings.get() {
+            Some(rings) => {
+                let count = rings.writer.write_message(header, header_len, payload);
+                // What is written in part is queued, and counted there.
+                if let Ok(written @ MIN_LONG_BYTES..) = count
+                    && written == header_len + payload.len()
+                    && payload.len() >= MIN_LONG_BYTES
+                {
+                    rings.sent_in_place.add(Copied::one(payload.len() as u64));
+                }
+                link.after_write(rings, count)
+            }
+            None => Err(Errno::EAGAIN),
+        }
     }
 
     #[inline(always)]
@@ -71,10 +77,13 @@ impl InPlace<ShmLink> for RingInPlace {
         sent
     }
 
+    /// A write that is to be timed is not sent at once but queued, since [`Rings::timed`](super::Rings::timed) is passed
+    /// by those only.
     #[inline]
     fn sends_whole(link: &ShmLink, payload: usize) -> bool {
         let rings = link.rings.get();
-        rings.is_some_and(|rings| rings.writer.fits_one_entry(payload))
+        rings
+            .is_some_and(|rings| rings.writer.fits_one_entry(payload) && !rings.times_next(payload))
     }
 
     #[inline]
@@ -93,25 +102,5 @@ impl InPlace<ShmLink> for RingInPlace {
         let read = || Ok(rings.reader.read_chunk(room));
         let count = rings.timed(RingCopy::Read, room.len(), read);
         link.after_read(rings, count).unwrap_or(0)
-    }
-}
-
-impl Rings {
-    /// Writes a message of a long payload, which is timed and counted.
-    #[inline(never)]
-    fn write_long_message(
-        &self,
-        header: &[u8; MAX_HEADER_BYTES],
-        header_len: usize,
-        payload: UserBuf,
-    ) -> RingResult {
-        let len = header_len + payload.len();
-        let write = || self.writer.write_message(header, header_len, payload);
-        let count = self.timed(RingCopy::Write, len, write);
-        // What is written in part is queued, and counted there.
-        if count == Ok(len) {
-            self.sent_in_place.add(Copied::one(payload.len() as u64));
-        }
-        count
     }
 }

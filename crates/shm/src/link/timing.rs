@@ -1,5 +1,7 @@
 //! The time that long copies through the ring take, by which [`CopyChoice`](crate::copy_choice::CopyChoice) knows what
-//! the ring costs. Long reads and writes pass [`Rings::timed`], which times a few of them.
+//! the ring costs. Long reads, and writes of what was queued, pass [`Rings::timed`], which times a few of them. What
+//! [`RingInPlace`](super::RingInPlace) sends at once does not: a read or write of remote memory that is to be timed is
+//! queued.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -84,6 +86,14 @@ impl RingTimer {
 }
 
 impl Rings {
+    /// Whether the next copy of this length is to be timed.
+    #[inline]
+    pub(super) fn times_next(&self, len: usize) -> bool {
+        len >= MIN_TIMED_BYTES
+            && self.attach.is_some()
+            && self.timer.copies_until_timed.load(Ordering::Relaxed) == 0
+    }
+
     /// Copies up to `len` bytes to or from the ring, and takes the time now and then, to know what the
     /// ring costs.
     #[inline]
