@@ -22,7 +22,8 @@ def cases():
     found = []
 
     def add(name, full=False, rounds=ROUNDS, **options):
-        found.append(Case(f"{NAME}/{name}", crowd(rounds, options), full))
+        # A receiver that is late, stopped, or posts late lets the others wait.
+        found.append(Case(f"{NAME}/{name}", crowd(rounds, options), full, waits="r" in options))
 
     for place, at in (("tcp", {"p": "tcp"}), ("shm", {"p": "shm"}), ("tcp-msg", {"p": "tcp", "c": True}),
                       ("rxm", {"p": "tcp;ofi_rxm"})):

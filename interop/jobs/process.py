@@ -48,7 +48,7 @@ def cases():
 
     def add(program, provider, what, *more, full=False):
         name = "/".join((program, provider, what, *more))
-        found.append(Case(f"{NAME}/{name}", run(program, provider, what, *more), full))
+        found.append(Case(f"{NAME}/{name}", run(program, provider, what, *more), full, program in ("patience", "network")))
 
     for provider in PROVIDERS:
         for progress in PROGRESS:
@@ -76,7 +76,7 @@ def cases():
     for what, full in (("dead-send", False), ("dead-receive", True), ("dead-connect", False), ("loss", True)):
         add("network", "tcp", what, full=full)
     for whose in ("peer", "own"):
-        found.append(Case(f"{NAME}/why/tcp/{whose}-interface", lost_interface(whose)))
+        found.append(Case(f"{NAME}/why/tcp/{whose}-interface", lost_interface(whose), waits=True))
     for progress in PROGRESS:
         # Over shm there are no connected endpoints, and so no such events.
         add("signals", "tcp", "eq", progress)

@@ -74,12 +74,12 @@ def cases():
         for survivor in ("ours", "theirs"):
             for work, flags in works:
                 found += [Case(f"{NAME}/killed/{kind}/{work}/{survivor}-{'sends' if client else 'receives'}",
-                               loss(survivor == "ours", client, work, flags)) for client in (True, False)]
-    found += [Case(f"{NAME}/killed/rdm/stuck/ours-sends", loss(True, True, "stuck", [])),
-              Case(f"{NAME}/killed/rdm/stuck/theirs-sends", loss(False, True, "stuck", [])),
-              Case(f"{NAME}/killed/rdm/await/ours-receives", loss(True, True, "await", [])),
-              Case(f"{NAME}/restarted/rdm/ours-stays", restart(True)),
-              Case(f"{NAME}/restarted/rdm/theirs-stays", restart(False))]
+                               loss(survivor == "ours", client, work, flags), waits=True) for client in (True, False)]
+    found += [Case(f"{NAME}/killed/rdm/stuck/ours-sends", loss(True, True, "stuck", []), waits=True),
+              Case(f"{NAME}/killed/rdm/stuck/theirs-sends", loss(False, True, "stuck", []), waits=True),
+              Case(f"{NAME}/killed/rdm/await/ours-receives", loss(True, True, "await", []), waits=True),
+              Case(f"{NAME}/restarted/rdm/ours-stays", restart(True), waits=True),
+              Case(f"{NAME}/restarted/rdm/theirs-stays", restart(False), waits=True)]
     found += [Case(f"{NAME}/scarce/{kind}/{role}", scarce(role, flags))
               for kind, flags in (("msg", ["-c"]), ("rdm", [])) for role in ("server", "client")]
     return found

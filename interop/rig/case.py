@@ -11,8 +11,9 @@ from typing import Callable
 
 from . import process, stuck
 
-# Ports that were given out.
-TAKEN = itertools.count()
+# What tells apart the ports that were given out, and those of other runs and of other lanes of this one.
+PORTS = range(10_000, 30_000)
+TAKEN = itertools.count(os.getpid() * 61)
 
 
 class Failed(Exception):
@@ -34,6 +35,8 @@ class Case:
     name: str
     body: Callable[["Bench"], None]
     full: bool = False
+    # It waits for most of its time, for bounds to be reached or for others to end: it runs beside those that compute.
+    waits: bool = False
 
 
 class Bench:
@@ -95,11 +98,17 @@ def succeeded(name, done):
     return done.output
 
 
+def share_ports(lane, lanes, parent):
+    """Has this process, one of so many beside each other, give out ports that the others do not."""
+    global TAKEN
+    TAKEN = itertools.count(parent * 61 * lanes + lane, lanes)
+
+
 def free_port():
     """A TCP port that nobody uses. It is below those that the system gives to whoever asks for any, so that nobody
     else gets it before a program listens there."""
     while True:
-        port = 10_000 + (os.getpid() * 61 + next(TAKEN)) % 20_000
+        port = PORTS[next(TAKEN) % len(PORTS)]
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -115,6 +115,13 @@ class Ledger:
         self.skipped += 1
         print(f"SKIP {name}: {why}", flush=True)
 
+    def counts(self):
+        return [self.passed, self.failed, self.skipped]
+
+    def add(self, counts):
+        """Adds what another process counted."""
+        self.passed, self.failed, self.skipped = (sum(pair) for pair in zip(self.counts(), counts))
+
     def close(self):
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
         return 1 if self.failed else 0

@@ -54,13 +54,12 @@ def python_mpi(bench, mpi=MPICH, home="venv"):
     mark, home = bench.kept / f"{home}.complete", bench.kept / home
     tests = bench.kept / MPI4PY.replace("==", "-") / "test"
     wanted = f"{mpi} {MPI4PY} python {sys.version_info[0]}.{sys.version_info[1]}\n"
+    if not has_venv():
+        packages(bench, "python3-venv")
     with alone(bench):
         if mark.exists() and mark.read_text() == wanted and tests.exists():
             return home, tests
         mark.unlink(missing_ok=True)
-    if not has_venv():
-        packages(bench, "python3-venv")
-    with alone(bench):
         pip = [str(home / "bin" / "python3"), "-m", "pip", "-q", "--disable-pip-version-check"]
         steps = (
             [sys.executable, "-m", "venv", "--clear", str(home)],
