@@ -30,6 +30,12 @@ pub(crate) struct Package {
     pub(crate) dependencies: Vec<Dependency>,
 }
 
+/// What is off by default and tried all the same.
+pub(crate) const FEATURES: &str = "ripstop/verbs";
+
+/// The program of the conformance suite.
+pub(crate) const SUITE: &str = "conformance";
+
 /// An arrow from one package to another.
 pub(crate) struct Dependency {
     /// The package's name in the registry or in its own manifest.
@@ -91,6 +97,22 @@ impl Workspace {
         let mut command = Command::new(program);
         command.current_dir(&self.root);
         command
+    }
+
+    /// What builds `target`, such as `--bin conformance`, of any member, in the profile of the tests.
+    ///
+    /// The members are all selected, as the job `unit` selects them: for fewer of them, cargo gives their dependencies
+    /// other features, and builds nearly every crate once more.
+    pub(crate) fn build_with_tests(&self, target: [&str; 2]) -> Command {
+        let mut command = self.cargo();
+        command.args(["build", "--quiet", "--workspace", "--features", FEATURES]);
+        command.args(target);
+        command
+    }
+
+    /// Where that puts the file `name`, such as `examples/pingpong`.
+    pub(crate) fn built_with_tests(&self, name: &str) -> PathBuf {
+        self.target.join("debug").join(name)
     }
 
     /// A path as people name it: relative to the top of the tree.

@@ -17,7 +17,7 @@ use crate::lab::kernel::Series;
 use crate::lab::packages::Unavailable;
 use crate::lab::{Lab, Rdma, SKIPPED, SOURCES, told, userland};
 use crate::test::tally::Tally;
-use crate::workspace::Workspace;
+use crate::workspace::{SUITE, Workspace};
 
 /// The table of cases, in the folder of the laboratory.
 const TABLE: &str = "cases.toml";
@@ -100,25 +100,25 @@ struct Example {
 impl Example {
     /// Builds it, and says where it is.
     fn build(&self, ws: &Workspace) -> anyhow::Result<PathBuf> {
-        let mut cargo = ws.cargo();
-        cargo.args(["build", "--quiet", "--package", &self.package]);
-        cargo.args(["--features", &self.features.join(",")]);
-        let status = cargo.args(["--example", &self.name]).status()?;
+        let mut cargo = ws.build_with_tests(["--example", &self.name]);
+        for feature in &self.features {
+            cargo.args(["--features", &format!("{}/{feature}", self.package)]);
+        }
+        let status = cargo.status()?;
         ensure!(status.success(), "cargo cannot build example {}", self.name);
-        Ok(ws.target.join("debug/examples").join(&self.name))
+        Ok(ws.built_with_tests(&format!("examples/{}", self.name)))
     }
 }
 
 /// Builds the conformance suite; its program and its lists.
 fn suite_files(ws: &Workspace) -> anyhow::Result<[PathBuf; 2]> {
-    let mut cargo = ws.cargo();
-    cargo.args(["build", "--quiet", "--package", "ripstop-conformance"]);
+    let mut cargo = ws.build_with_tests(["--bin", SUITE]);
     ensure!(
         cargo.status()?.success(),
         "cargo cannot build the conformance suite"
     );
     let lists = ws.root.join("crates/conformance/required");
-    Ok([ws.target.join("debug/conformance"), lists])
+    Ok([ws.built_with_tests(SUITE), lists])
 }
 
 /// Has `interop/guest` get MPICH and compile programs for it; what it says goes into the guest.

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::dist;
 use crate::sanitizer;
 use crate::test::tally::Voice;
-use crate::workspace::Workspace;
+use crate::workspace::{FEATURES, SUITE, Workspace};
 
 /// One entry of the table.
 pub(super) struct Job {
@@ -287,9 +287,6 @@ fn fmt(ws: &Workspace, manifest: &Path) -> Step {
     }
 }
 
-/// What is off by default and tried all the same.
-const FEATURES: &str = "ripstop/verbs";
-
 fn unit(ws: &Workspace) -> Plan {
     let mut command = cargo(ws, "test --workspace --no-fail-fast");
     command.args(["--features", FEATURES]);
@@ -421,19 +418,16 @@ const WATCHED: [[&str; 4]; 2] = [
 /// part on the Rust object model. Last, under the hook `debug`, which must name the mistakes that cases make, and no
 /// others.
 fn conformance(ws: &Workspace) -> Plan {
-    let Some(package) = ws.package("conformance") else {
-        return Plan::Broken("crates/conformance is not there".to_owned());
-    };
     let Some(library) = library(ws) else {
         return Plan::Skip(NO_LIBRARY.to_owned());
     };
-    let mut steps = Vec::new();
+    let mut steps = vec![suite_built(ws)];
     for provider in PROVIDERS {
         for level in ["safe", "domain"] {
             let arguments = ["--provider", provider, "--threading", level];
-            let mut on_library = suite(ws, &package.name, &arguments);
+            let mut on_library = suite(ws, &arguments);
             on_library.arg("--lib").arg(&library);
-            let mut on_rust = suite(ws, &package.name, &arguments);
+            let mut on_rust = suite(ws, &arguments);
             on_rust.arg("--rust");
             steps.extend([on_library, on_rust].map(|command| Step {
                 command,
@@ -442,7 +436,7 @@ fn conformance(ws: &Workspace) -> Plan {
             }));
         }
     }
-    let mut in_packets = suite(ws, &package.name, &["--provider", IN_PACKETS, "--rust"]);
+    let mut in_packets = suite(ws, &["--provider", IN_PACKETS, "--rust"]);
     for cases in CASES_IN_PACKETS {
         in_packets.args(["--filter", cases]);
     }
@@ -453,7 +447,7 @@ fn conformance(ws: &Workspace) -> Plan {
     });
     for provider in PROVIDERS.into_iter().chain([IN_PACKETS]) {
         let arguments = ["--provider", provider, "--threading", APART, "--apart"];
-        let mut apart = suite(ws, &package.name, &arguments);
+        let mut apart = suite(ws, &arguments);
         apart.arg("--lib").arg(&library);
         steps.push(Step {
             command: apart,
@@ -463,7 +457,7 @@ fn conformance(ws: &Workspace) -> Plan {
     }
     for way in COPY_WAYS {
         let arguments = ["--provider", "shm", "--threading", APART, "--apart"];
-        let mut apart = suite(ws, &package.name, &arguments);
+        let mut apart = suite(ws, &arguments);
         apart.arg("--lib").arg(&library).env("FI_SHM_COPY", way);
         for cases in COPYING_CASES {
             apart.args(["--filter", cases]);
@@ -475,7 +469,7 @@ fn conformance(ws: &Workspace) -> Plan {
         });
     }
     for arguments in WATCHED {
-        let mut watched = suite(ws, &package.name, &arguments);
+        let mut watched = suite(ws, &arguments);
         watched.arg("--hook-debug").arg("--lib").arg(&library);
         steps.push(Step {
             command: watched,
@@ -550,26 +544,39 @@ fn asan(ws: &Workspace) -> Plan {
 /// The suite on the C library that `interop` has fetched: it shows whether the cases read the
 /// man pages right.
 fn reference(ws: &Workspace) -> Plan {
-    let Some(package) = ws.package("conformance") else {
-        return Plan::Broken("crates/conformance is not there".to_owned());
-    };
     let library = ws.target.join(C_LIBRARY);
     if !library.exists() {
         return Plan::Skip(format!("{C_LIBRARY} is not there: interop fetches it"));
     }
-    let mut command = suite(ws, &package.name, &["--reference", "--agreed", "--lib"]);
+    let mut command = suite(ws, &["--reference", "--agreed", "--lib"]);
     command.arg(&library);
-    one(command, Voice::Script)
+    Plan::Run(vec![
+        suite_built(ws),
+        Step {
+            command,
+            voice: Voice::Script,
+            seeds: Vec::new(),
+        },
+    ])
 }
 
 /// What the suite's bounds on time are multiplied by here, where other programs may want the
 /// processor too: only what hangs takes that long.
 const SLOW: &str = "20";
 
-/// The conformance suite with `arguments`.
-fn suite(ws: &Workspace, package: &str, arguments: &[&str]) -> Command {
-    let mut command = cargo(ws, "run --quiet --package");
-    command.arg(package).args(["--", "--slow", SLOW]);
+/// What the steps after it run.
+fn suite_built(ws: &Workspace) -> Step {
+    Step {
+        command: ws.build_with_tests(["--bin", SUITE]),
+        voice: Voice::Status,
+        seeds: Vec::new(),
+    }
+}
+
+/// The conformance suite with `arguments`; [`suite_built`] makes it.
+fn suite(ws: &Workspace, arguments: &[&str]) -> Command {
+    let mut command = Command::new(ws.built_with_tests(SUITE));
+    command.args(["--slow", SLOW]);
     command.args(arguments);
     command
 }
