@@ -26,7 +26,7 @@ use crate::{Buffer, Iov};
 pub enum CollPlan {
     /// Append it to the transmit buffer.
     Append(Appended),
-    /// Nothing: it goes out by [`Engine::replay`].
+    /// Nothing: it goes out by [`Engine::start_deferred`].
     Defer,
 }
 

@@ -313,9 +313,9 @@ impl<B: Buffer> Conn<B> {
         self.up
     }
 
-    /// Whether messages accepted before the connection was up wait for [`Engine::replay`].
+    /// Whether operations wait for [`Engine::start_deferred`].
     ///
-    /// [`Engine::replay`]: super::Engine::replay
+    /// [`Engine::start_deferred`]: super::Engine::start_deferred
     #[inline]
     #[must_use]
     pub const fn has_deferred(&self) -> bool {
@@ -329,7 +329,7 @@ impl<B: Buffer> Conn<B> {
         !self.segments.is_empty() || !self.control.is_empty()
     }
 
-    /// Whether nothing waits to be written or sent again.
+    /// Whether nothing waits to be written, and no operation is deferred.
     #[inline]
     #[must_use]
     pub const fn is_flushed(&self) -> bool {

@@ -77,7 +77,7 @@ pub use rma::{Appended, RmaPlan};
 pub use rx::Whole;
 pub use rx_want::RxWant;
 pub use terms::{PacketTerms, Terms};
-pub use tx::Replayed;
+pub use tx::StartedDeferred;
 pub use watch::{Announced, LongMessages, Pending, Queued, Waiting};
 pub use work::Unposted;
 pub use write::ShortWrites;

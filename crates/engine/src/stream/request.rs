@@ -340,7 +340,8 @@ impl<B: Buffer> Posted<B> {
     }
 }
 
-/// An operation accepted before its connection was up, or behind one that waits.
+/// An operation that was accepted and is not queued yet: its connection is not up, what was posted before it
+/// is to be done first (`FI_FENCE`, orders after reads), or another one before it is deferred.
 #[derive(Clone, Copy, Debug)]
 pub struct Deferred<B> {
     /// The operation.
@@ -431,9 +432,9 @@ pub enum SendPlan {
         /// Whether the payload follows in the transmit buffer.
         inline: bool,
     },
-    /// The connection is not up yet, or earlier messages still wait for that. If this names a
+    /// The connection is not up yet, or an earlier operation is deferred (see [`Deferred`]). If this names a
     /// slot, copy the payload there; the message is sent when its turn comes, by
-    /// [`Engine::replay`](super::Engine::replay). Without memory for it, call [`Engine::take_back`](super::Engine::take_back).
+    /// [`Engine::start_deferred`](super::Engine::start_deferred). Without memory for it, call [`Engine::take_back`](super::Engine::take_back).
     Defer {
         /// The slot, if the payload is copied.
         slot: Option<SlotId>,

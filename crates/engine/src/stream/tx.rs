@@ -18,9 +18,9 @@ use crate::stream::request::{
     Deferred, Posted, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
 };
 
-/// An operation whose turn has come, see [`Engine::replay`].
+/// A deferred operation whose turn has come, see [`Engine::start_deferred`].
 #[derive(Clone, Copy, Debug)]
-pub struct Replayed<B> {
+pub struct StartedDeferred<B> {
     /// The operation, with the slot of its payload.
     pub deferred: Deferred<B>,
     /// The length of its header, in bytes.
@@ -259,21 +259,20 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// On a connection that is up, sends the next message that was accepted before it was, or
-    /// starts the next such read or write. The driver stages the header, which is put into
-    /// `header`, and the payload if so told, from the slot if there is one, and then calls
-    /// [`Engine::free_slot`]. `None` when none is left, or the next one waits for answers that
-    /// are under way. Operations go out directly once the last one has, so that none overtakes
-    /// another.
+    /// On a connection that is up, queues the oldest deferred operation. The driver puts the header,
+    /// which is written to `header`, into the transmit buffer, and the payload if so told, from the
+    /// slot if there is one, and then calls [`Engine::free_slot`]. `None` when none is left, or the
+    /// oldest waits for answers that are under way. New operations are deferred too until none is
+    /// left, so that none overtakes another.
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] when the transmit buffer is full: write what there is, and come again when
     /// the connection had output.
-    pub fn replay(
+    pub fn start_deferred(
         &mut self,
         conn_id: ConnId,
         header: &mut [u8; MAX_UNIT_HEADER],
-    ) -> Result<Option<Replayed<B>>> {
+    ) -> Result<Option<StartedDeferred<B>>> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.up || conn.is_parting() {
             return Ok(None);
@@ -326,7 +325,7 @@ impl<B: Buffer> Engine<B> {
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
-        Ok(Some(Replayed {
+        Ok(Some(StartedDeferred {
             deferred,
             header_len,
             inline,

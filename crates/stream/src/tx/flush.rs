@@ -105,7 +105,7 @@ impl<T: Transport> State<T> {
             }
             if !conn.has_output() {
                 let waits = connection.interest.write;
-                if conn.has_deferred() && self.replay(id) {
+                if conn.has_deferred() && self.start_deferred(id) {
                     continue;
                 }
                 if waits {

@@ -3,7 +3,7 @@
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
 use ripstop_engine::id::{ConnId, EpId, SlotId};
-use ripstop_engine::stream::{Engine, Replayed, SEND_HEADER, Send, SendPlan};
+use ripstop_engine::stream::{Engine, SEND_HEADER, Send, SendPlan, StartedDeferred};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use ripstop_wire::ByteOrder;
@@ -310,19 +310,18 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Sends the next message that waited for its connection; returns whether there was one
-    /// and it could be.
+    /// Queues the oldest deferred operation of a connection; returns whether there was one and it could be queued.
     #[cold]
-    pub(crate) fn replay(&mut self, id: ConnId) -> bool {
+    pub(crate) fn start_deferred(&mut self, id: ConnId) -> bool {
         let mut header = [0; MAX_UNIT_HEADER];
-        let Ok(Some(replayed)) = self.engine.replay(id, &mut header) else {
+        let Ok(Some(started)) = self.engine.start_deferred(id, &mut header) else {
             return false;
         };
-        let Replayed {
+        let StartedDeferred {
             deferred,
             header_len,
             inline,
-        } = replayed;
+        } = started;
         let posted = &deferred.posted;
         let payload = match (posted.kept(), deferred.slot) {
             _ if !inline => CopiedPayload::NOTHING,

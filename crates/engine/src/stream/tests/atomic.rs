@@ -301,7 +301,7 @@ fn a_deferred_one_that_the_peer_lacks_fails_and_lets_others_pass() {
         extensions: Extensions::empty(),
     };
     f.engine.conn_up(f.conn, terms);
-    assert_eq!(f.replay(), Ok(Some(2)));
+    assert_eq!(f.start_deferred(), Ok(Some(2)));
     assert_eq!(f.failed(), [(1, Errno::EOPNOTSUPP)]);
     f.flush();
     assert_eq!(f.done(), [2]);

@@ -131,7 +131,7 @@ fn a_read_is_given_to_the_device_in_its_turn() {
     assert!(f.engine.is_quiet());
     assert_eq!(f.reads_done(1), 1);
     assert!(!f.engine.is_quiet());
-    assert_eq!(f.replay(), Ok(Some(4)));
+    assert_eq!(f.start_deferred(), Ok(Some(4)));
     f.flush();
     assert_eq!(f.done(), [2, 3, 4]);
     // A fence does as well.
@@ -139,9 +139,9 @@ fn a_read_is_given_to_the_device_in_its_turn() {
     f.engine.fence(f.conn);
     assert!(!f.read_now(7, true));
     assert!(matches!(f.read(7), Ok(RmaPlan::Defer { .. })));
-    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.start_deferred(), Ok(None));
     assert_eq!(f.reads_done(1), 1);
-    assert_eq!(f.replay(), Ok(Some(7)));
+    assert_eq!(f.start_deferred(), Ok(Some(7)));
 }
 
 #[test]

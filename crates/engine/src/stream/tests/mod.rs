@@ -159,10 +159,10 @@ impl Fixture {
     }
 
     /// The context of the next operation whose turn has come.
-    fn replay(&mut self) -> Result<Option<usize>> {
+    fn start_deferred(&mut self) -> Result<Option<usize>> {
         let mut header = [0; MAX_UNIT_HEADER];
-        let replayed = self.engine.replay(self.conn, &mut header)?;
-        Ok(replayed.map(|replayed| replayed.deferred.posted.context()))
+        let started = self.engine.start_deferred(self.conn, &mut header)?;
+        Ok(started.map(|started| started.deferred.posted.context()))
     }
 
     /// Posts a receive for a tag, or for plain messages; returns what to copy.

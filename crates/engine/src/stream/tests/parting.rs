@@ -81,18 +81,18 @@ fn what_is_posted_after_the_question_goes_by_another_connection() {
     assert!(!f.engine.ask_to_part(f.conn));
     assert!(f.is_deferred(1));
     assert_eq!(f.said(), [Parting::Ask]);
-    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.start_deferred(), Ok(None));
     assert_eq!(f.parted(), None);
     f.packet(Body::Part(Parting::Agree)).unwrap();
     assert_eq!(f.parted(), Some(true));
-    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.start_deferred(), Ok(None));
     let next = f.open_conn(f.ep, 7);
     f.engine.move_deferred(f.conn, next);
     f.engine.close_conn(f.conn, Errno::ECONNABORTED);
     f.conn = next;
     assert_eq!((f.failed(), f.done()), (Vec::new(), Vec::new()));
     f.up_in_packets();
-    assert_eq!(f.replay(), Ok(Some(1)));
+    assert_eq!(f.start_deferred(), Ok(Some(1)));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_peer_with_something_under_way_stays() {
     assert!(f.is_deferred(1));
     f.packet(Body::Part(Parting::Stay)).unwrap();
     assert!(!f.engine.is_parting(f.conn));
-    assert_eq!(f.replay(), Ok(Some(1)));
+    assert_eq!(f.start_deferred(), Ok(Some(1)));
     // And so does this side.
     f.packet(Body::Part(Parting::Ask)).unwrap();
     assert_eq!(f.parted(), None);

@@ -303,12 +303,12 @@ fn a_fence_waits_for_reads_and_holds_back_what_follows() {
     f.engine.fence(f.conn);
     assert!(matches!(f.start(&fenced), Ok(RmaPlan::Defer { .. })));
     assert!(matches!(f.send(3, None, 5), Ok(SendPlan::Defer { .. })));
-    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.start_deferred(), Ok(None));
     f.header(&Header::new(Op::ReadRsp, 10)).unwrap();
     f.engine.rx_placed(f.conn, 10);
     assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
-    assert_eq!(f.replay(), Ok(Some(2)));
-    assert_eq!(f.replay(), Ok(Some(3)));
+    assert_eq!(f.start_deferred(), Ok(Some(2)));
+    assert_eq!(f.start_deferred(), Ok(Some(3)));
     f.flush();
     assert_eq!(f.done(), [1, 2, 3]);
     f.engine.fence(f.conn);
@@ -343,20 +343,20 @@ fn what_follows_a_read_waits_for_its_answer_where_that_was_asked_for() {
     assert!(matches!(f.send(6, None, 5), Ok(SendPlan::Defer { .. })));
     assert!(matches!(read(&mut f, 7), Ok(RmaPlan::Defer { .. })));
     assert!(matches!(f.send(8, Some(1), 5), Ok(SendPlan::Defer { .. })));
-    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.start_deferred(), Ok(None));
     answer(&mut f, 10);
     assert_eq!(f.engine.pop_output(), None);
-    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.start_deferred(), Ok(None));
     answer(&mut f, 10);
     assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
-    assert_eq!(f.replay(), Ok(Some(5)));
-    assert_eq!(f.replay(), Ok(Some(6)));
-    assert_eq!(f.replay(), Ok(Some(7)));
-    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.start_deferred(), Ok(Some(5)));
+    assert_eq!(f.start_deferred(), Ok(Some(6)));
+    assert_eq!(f.start_deferred(), Ok(Some(7)));
+    assert_eq!(f.start_deferred(), Ok(None));
     f.flush();
     assert_eq!(f.done(), [3, 4, 5, 6]);
     answer(&mut f, 10);
-    assert_eq!(f.replay(), Ok(Some(8)));
+    assert_eq!(f.start_deferred(), Ok(Some(8)));
     f.flush();
     assert_eq!(f.done(), [7, 8]);
     // The fast ways are open again.
@@ -370,11 +370,11 @@ fn a_read_before_the_connection_is_up_is_waited_for_as_well() {
     f.start(&rma(RmaKind::Read, 1, 10)).unwrap();
     f.start(&rma(RmaKind::Write, 2, 10)).unwrap();
     f.up();
-    assert_eq!(f.replay(), Ok(Some(1)));
-    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.start_deferred(), Ok(Some(1)));
+    assert_eq!(f.start_deferred(), Ok(None));
     f.flush();
     answer(&mut f, 10);
-    assert_eq!(f.replay(), Ok(Some(2)));
+    assert_eq!(f.start_deferred(), Ok(Some(2)));
     f.flush();
     assert_eq!(f.done(), [1, 2]);
 }

@@ -15,9 +15,9 @@ fn messages_deferred_before_the_connection_is_up_are_not_overtaken() {
     let plan = f.send(4, Some(0), 1).unwrap();
     assert!(matches!(plan, SendPlan::Defer { .. }));
     for context in 1..=4 {
-        assert_eq!(f.replay().unwrap(), Some(context));
+        assert_eq!(f.start_deferred().unwrap(), Some(context));
     }
-    assert_eq!(f.replay(), Ok(None));
+    assert_eq!(f.start_deferred(), Ok(None));
     let plan = f.send(5, Some(0), 1).unwrap();
     assert!(matches!(plan, SendPlan::Append { .. }));
     f.flush();
@@ -47,11 +47,15 @@ fn a_deferred_message_that_finds_no_room_stays_the_first() {
     }
     f.up();
     let mut header = [0; MAX_UNIT_HEADER];
-    let first = f.engine.replay(f.conn, &mut header).unwrap().unwrap();
+    let first = f
+        .engine
+        .start_deferred(f.conn, &mut header)
+        .unwrap()
+        .unwrap();
     let first = first.deferred;
     assert_eq!((first.posted.context(), first.slot), (1, slots[0]));
     f.engine.free_slot(first.slot);
-    assert_eq!(f.replay(), Err(Errno::EAGAIN));
+    assert_eq!(f.start_deferred(), Err(Errno::EAGAIN));
     assert!(f.engine.conn(f.conn).unwrap().has_deferred());
     assert_eq!(f.engine.outstanding(f.ep), 2);
     f.engine.close_conn(f.conn, Errno::ECONNRESET);
