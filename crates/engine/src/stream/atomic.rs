@@ -78,7 +78,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// As [`Engine::atomic`], whatever waits on the connection.
-    pub(super) fn atomic_now(
+    pub(super) fn queue_atomic(
         &mut self,
         conn_id: ConnId,
         atomic: &Atomic<B>,

@@ -194,7 +194,7 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EOPNOTSUPP);
         }
         if conn.ready_to_send || conn.awaits_only_reads() {
-            match self.coll_now(conn_id, send, header) {
+            match self.queue_coll(conn_id, send, header) {
                 Err(Errno::EAGAIN) => {}
                 buffered => return buffered.map(CollPlan::Append),
             }
@@ -204,7 +204,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// As [`Engine::post_coll`], when its turn has come.
-    pub(super) fn coll_now(
+    pub(super) fn queue_coll(
         &mut self,
         conn_id: ConnId,
         send: &CollSend<B>,

@@ -153,7 +153,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// As [`Engine::rma`], whatever waits on the connection.
-    pub(super) fn rma_now(
+    pub(super) fn queue_rma(
         &mut self,
         conn_id: ConnId,
         rma: &Rma<B>,

@@ -118,7 +118,8 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    fn send_now(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
+    /// As [`Engine::send`], whatever waits on the connection.
+    fn queue_send(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;
         match Self::append(conn, ep, limits, send)? {
             None => self.send_rts(conn_id, send),
@@ -287,7 +288,7 @@ impl<B: Buffer> Engine<B> {
         }
         let header_of_unit = header.first_chunk_mut().ok_or(Errno::ENOBUFS)?;
         let (header_len, inline) = match &deferred.posted {
-            Posted::Send(send) => match self.send_now(conn_id, send)? {
+            Posted::Send(send) => match self.queue_send(conn_id, send)? {
                 SendPlan::Append {
                     header: bytes,
                     header_len,
@@ -305,15 +306,15 @@ impl<B: Buffer> Engine<B> {
                 SendPlan::Defer { .. } => return Ok(None),
             },
             Posted::Rma(rma) => {
-                let buffered = self.rma_now(conn_id, rma, header_of_unit)?;
+                let buffered = self.queue_rma(conn_id, rma, header_of_unit)?;
                 (buffered.header_len, buffered.inline)
             }
             Posted::Atomic(atomic) => {
-                let buffered = self.atomic_now(conn_id, atomic, header)?;
+                let buffered = self.queue_atomic(conn_id, atomic, header)?;
                 (buffered.header_len, buffered.inline)
             }
             Posted::Coll(send) => {
-                let buffered = self.coll_now(conn_id, send, header_of_unit)?;
+                let buffered = self.queue_coll(conn_id, send, header_of_unit)?;
                 (buffered.header_len, buffered.inline)
             }
         };
