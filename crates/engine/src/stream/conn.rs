@@ -480,10 +480,16 @@ impl<B: Buffer> Conn<B> {
         target || !self.cts.is_empty()
     }
 
+    /// Whether the next bytes to be read begin a header.
+    #[inline(always)]
+    pub(super) fn at_header(&self) -> bool {
+        self.rx == RxState::Header && self.header_have == 0
+    }
+
     /// Whether nothing was posted on it, received by it or waits for it.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.is_awaited() && matches!(self.rx, RxState::Header) && self.header_have == 0
+        !self.is_awaited() && self.at_header()
     }
 
     /// Whether the index of a rendezvous has two bytes.

@@ -8,7 +8,6 @@ use ripstop_types::{Context, Errno, Flags, Result};
 use ripstop_wire::xnet::base::{BASE_LEN, emit_response};
 
 use crate::id::ConnId;
-use crate::stream::arriving::RxState;
 use crate::stream::awaited::ReadEntry;
 use crate::stream::engine::Engine;
 use crate::stream::request::{TxInfo, WORK};
@@ -94,7 +93,7 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return 0;
         };
-        if conn.reads.is_empty() || conn.rx != RxState::Header || conn.header_have != 0 {
+        if conn.reads.is_empty() || !conn.at_header() {
             return 0;
         }
         let Some(ep) = self.eps.get_mut(conn.config.ep) else {

@@ -168,16 +168,14 @@ impl<B: Buffer> Engine<B> {
     #[inline(always)]
     fn rx_packet_order(&self, conn_id: ConnId) -> Option<ByteOrder> {
         let conn = self.conns.get(conn_id)?;
-        let header = conn.rx == RxState::Header && conn.header_have == 0 && conn.packets.is_some();
-        header.then_some(conn.order)
+        (conn.at_header() && conn.packets.is_some()).then_some(conn.order)
     }
 
     /// The byte order of a connection whose next bytes are a header.
     #[inline(always)]
     fn rx_order(&self, conn_id: ConnId) -> Option<ByteOrder> {
         let conn = self.conns.get(conn_id)?;
-        let header = conn.rx == RxState::Header && conn.header_have == 0 && conn.packets.is_none();
-        header.then_some(conn.order)
+        (conn.at_header() && conn.packets.is_none()).then_some(conn.order)
     }
 
     /// Takes the message of this header, if the first posted receive is for it, and where only

@@ -9,7 +9,7 @@ use crate::Buffer;
 use crate::id::{ConnId, CqId};
 use crate::mr::MrTable;
 use crate::pool::Place;
-use crate::stream::arriving::RxState;
+use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
 use crate::stream::request::TxInfo;
 use crate::stream::rma::WRITTEN;
@@ -78,7 +78,7 @@ impl<B: Buffer> Engine<B> {
     #[must_use]
     pub fn rx_is_settled(&self, conn_id: Option<ConnId>) -> bool {
         let conn = self.conns.find(conn_id);
-        conn.is_some_and(|conn| conn.rx == RxState::Header && conn.header_have == 0)
+        conn.is_some_and(Conn::at_header)
     }
 
     /// Counts and reports an operation that the driver has carried out in the peer's memory
@@ -115,7 +115,7 @@ impl<B: Buffer> Engine<B> {
     pub fn rx_short_writes(&self, conn_id: ConnId) -> Option<ShortWrites<'_, B>> {
         let conn = self.conns.get(conn_id)?;
         let ep = self.eps.get(conn.config.ep)?;
-        let header = conn.rx == RxState::Header && conn.header_have == 0;
+        let header = conn.at_header();
         let counted = ep.config.remote_write_counter.is_some();
         (header && !counted).then_some(ShortWrites {
             order: conn.order,
@@ -127,7 +127,7 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub fn rx_write(&mut self, conn_id: ConnId, bytes: &[u8], more: usize) -> Option<Whole<B>> {
         let conn = self.conns.get(conn_id)?;
-        if conn.rx != RxState::Header || conn.header_have != 0 {
+        if !conn.at_header() {
             return None;
         }
         let to = parse_write(conn.order, bytes)?;
