@@ -145,7 +145,7 @@ fn end_of<B: Buffer>(ep: &Ep, atomic: &Atomic<B>) -> Until<B> {
     let is_counted = ep.config.write_counter.is_some() || atomic.level != Level::Sent;
     if atomic.kind != AtomicKind::Plain {
         Until::Answered(ReadEntry::posted(atomic.result, info))
-    } else if atomic.inject && !atomic.completion && !is_counted {
+    } else if atomic.is_silent() && !is_counted {
         Until::Nothing
     } else {
         Until::Written(info)

@@ -58,6 +58,13 @@ pub struct Rma<B> {
 }
 
 impl<B: Buffer> Rma<B> {
+    /// As [`Send::is_silent`](super::Send::is_silent).
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        self.inject && !self.completion
+    }
+
     pub(super) fn info(&self) -> TxInfo {
         TxInfo {
             context: self.context,
@@ -109,6 +116,13 @@ pub struct Atomic<B> {
 }
 
 impl<B: Buffer> Atomic<B> {
+    /// As [`Send::is_silent`](super::Send::is_silent).
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        self.inject && !self.completion
+    }
+
     pub(super) fn info(&self) -> TxInfo {
         let fetches = self.kind != AtomicKind::Plain;
         TxInfo {
@@ -239,6 +253,13 @@ pub struct Send<B> {
 }
 
 impl<B: Buffer> Send<B> {
+    /// Whether it is injected and has no completion: nothing but the return of its call says that it is sent.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        self.inject && !self.completion
+    }
+
     #[inline]
     pub(super) fn info(&self) -> TxInfo {
         TxInfo {

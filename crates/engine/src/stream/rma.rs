@@ -188,7 +188,7 @@ impl<B: Buffer> Engine<B> {
         };
         let header_len = full.emit(conn.order, header)?;
         let uncounted = ep.config.write_counter.is_none() && rma.level == Level::Sent;
-        let until = if rma.inject && !rma.completion && uncounted {
+        let until = if rma.is_silent() && uncounted {
             Until::Nothing
         } else {
             Until::Written(rma.info())

@@ -182,8 +182,8 @@ impl<B: Buffer> Engine<B> {
         };
         let inline_len = if inline { len } else { 0 };
         let buffered = inline_len.saturating_add(header_len as u64);
-        let silent = send.inject && !send.completion && !ep.counts_sends() && !send.ack;
-        if !silent {
+        let noted = !send.is_silent() || ep.counts_sends() || send.ack;
+        if noted {
             let user = if inline { 0 } else { len };
             let end = conn.queued.wrapping_add(buffered).wrapping_add(user);
             let info = send.info();
@@ -196,7 +196,7 @@ impl<B: Buffer> Engine<B> {
             conn.queue(buffered, Some(&send.iov))
         };
         if let Err(error) = queued {
-            if !silent {
+            if noted {
                 conn.dones.pop_back();
                 ep.outstanding = ep.outstanding.wrapping_sub(1);
             }

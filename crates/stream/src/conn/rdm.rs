@@ -21,9 +21,9 @@ use crate::transport::{HandshakeError, Origin, Transport};
 use crate::tunables::FIRST_RETRY;
 
 impl<T: Transport> State<T> {
-    /// The connection for a fabric address, made if there is none. For an operation that reports
-    /// nothing (`silent`): if the last attempt of such a one to connect came to nothing, its caller
-    /// is told here why, once.
+    /// The connection for a fabric address, made if there is none. For a `silent` operation
+    /// ([`Send::is_silent`](ripstop_engine::stream::Send::is_silent)): if the last attempt of such a one to connect came
+    /// to nothing, its caller is told here why, once.
     #[inline]
     pub(crate) fn route(&mut self, ep: EpId, dest: FiAddr, silent: bool) -> Result<ConnId> {
         match self.ep(ep).and_then(|state| state.route(dest)) {

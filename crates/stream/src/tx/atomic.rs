@@ -131,7 +131,7 @@ impl<T: Transport> State<T> {
         let args = StartArgs {
             payload: [&atomic.operand, &atomic.compare],
             no_payload: atomic.op == AtomicOp::AtomicRead,
-            silent: atomic.inject && !atomic.completion,
+            silent: atomic.is_silent(),
             more,
         };
         let start = |engine: &mut Engine<UserBuf>, id, header: &mut [u8; MAX_UNIT_HEADER]| {

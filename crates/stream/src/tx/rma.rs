@@ -24,7 +24,7 @@ pub(crate) struct StartArgs<'a> {
     pub(crate) payload: [&'a Iov<UserBuf>; 2],
     /// Nothing of them is sent: a read names the memory that its response goes to.
     pub(crate) no_payload: bool,
-    /// It is injected and has no completion, so an error is returned or nobody hears of it.
+    /// See [`Send::is_silent`](ripstop_engine::stream::Send::is_silent): an error is returned, or nobody hears of it.
     pub(crate) silent: bool,
     /// More follows at once (`FI_MORE`).
     pub(crate) more: bool,
@@ -356,7 +356,7 @@ impl<T: Transport> State<T> {
         let args = StartArgs {
             payload: [&rma.iov, &Iov::EMPTY],
             no_payload: rma.kind == RmaKind::Read,
-            silent: rma.inject && !rma.completion,
+            silent: rma.is_silent(),
             more,
         };
         let start = |engine: &mut Engine<UserBuf>, id, header: &mut _| engine.rma(id, rma, header);
@@ -391,9 +391,7 @@ impl<T: Transport> State<T> {
         };
         let header = header.get(..buffered.header_len).unwrap_or_default();
         if let Err(error) = self.stage(id, header, &copied) {
-            self.lost(id, error);
-            // As for a message: reported once.
-            return if silent { Err(error) } else { Ok(()) };
+            return self.lose_queued(id, error, silent);
         }
         let len = payload.iter().map(|iov| iov.len()).sum();
         let may_wait = buffered.inline || no_payload || self.may_wait_uncopied(id, len);

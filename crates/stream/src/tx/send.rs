@@ -106,7 +106,7 @@ impl<T: Transport> State<T> {
         more: bool,
         written: usize,
     ) -> Result<()> {
-        let silent = send.inject && !send.completion;
+        let silent = send.is_silent();
         let id = self.route(ep, dest, silent)?;
         if written > 0 {
             return self.post_begun(id, send, written);
@@ -157,7 +157,7 @@ impl<T: Transport> State<T> {
             connection.tx_buffer.advance(buffered);
         }
         self.flush(id);
-        if send.inject && !send.completion {
+        if send.is_silent() {
             self.hand_over(id);
         }
         Ok(())
@@ -210,11 +210,7 @@ impl<T: Transport> State<T> {
         };
         let payload = if *inline { send.iov.len() as usize } else { 0 };
         if let Err(error) = connection.tx_buffer.reserve(SEND_HEADER + payload) {
-            self.lost(id, error);
-            // The message is queued, so its loss is reported once: in the completion queue,
-            // or here when it has no entry there.
-            let silent = send.inject && !send.completion;
-            return if silent { Err(error) } else { Ok(()) };
+            return self.lose_queued(id, error, send.is_silent());
         }
         connection
             .tx_buffer
@@ -223,6 +219,14 @@ impl<T: Transport> State<T> {
             connection.tx_buffer.push_user(send.iov.segments());
         }
         Ok(())
+    }
+
+    /// Ends a connection whose transmit buffer has no memory for an operation that the engine has queued. The loss of
+    /// that operation is reported once: in the completion queue, or by its call if it is `silent`.
+    #[cold]
+    pub(crate) fn lose_queued(&mut self, id: ConnId, error: Errno, silent: bool) -> Result<()> {
+        self.lost(id, error);
+        if silent { Err(error) } else { Ok(()) }
     }
 
     /// Puts a message in a packet, or its announcement, into the transmit buffer.
@@ -245,10 +249,7 @@ impl<T: Transport> State<T> {
             false => CopiedPayload::NOTHING,
         };
         if let Err(error) = self.stage(id, header, &payload) {
-            self.lost(id, error);
-            // As for any other message.
-            let silent = send.inject && !send.completion;
-            return if silent { Err(error) } else { Ok(()) };
+            return self.lose_queued(id, error, send.is_silent());
         }
         Ok(())
     }
