@@ -35,6 +35,7 @@ mod engine;
 mod fast_send;
 mod get;
 mod indices;
+mod message_header;
 mod output;
 mod owned;
 mod packet_atomics;

@@ -57,6 +57,33 @@ impl<B: Buffer> Engine<B> {
         matcher.hold(recv).map(Some)
     }
 
+    /// Posts a receive of one segment where no message waits for it; `false` says that
+    /// [`Engine::post_recv`] is the way.
+    ///
+    /// # Errors
+    /// As for [`Engine::post_recv`].
+    #[inline(always)]
+    pub fn post_one(
+        &mut self,
+        srx: SrxId,
+        segment: B,
+        mut want: Want,
+        context: Context,
+        completion: bool,
+    ) -> Result<bool> {
+        let matcher = self.srxs.get_mut(srx).ok_or(Errno::EINVAL)?;
+        if !matcher.nothing_unexpected() {
+            return Ok(false);
+        }
+        if !matcher.directed {
+            want.src = FiAddr::UNSPEC;
+        }
+        let mut recv = Recv::new(Iov::one(segment), want, context);
+        recv.completion = completion;
+        matcher.post(recv)?;
+        Ok(true)
+    }
+
     /// Gives a receive that was just posted the next message that was waiting. The driver
     /// copies what this says before it does anything else. With `None` the receive takes its
     /// place behind those posted before: only then it takes messages as they arrive, so that

@@ -12,7 +12,7 @@ use crate::pool::{Places, Pool};
 use crate::stream::awaited::RtsEntry;
 use crate::stream::conn::{Chunk, Conn};
 use crate::stream::engine::{Engine, Ep, EpConfig, Limits, error_entry};
-use crate::stream::fast_send::{put_announcement, put_header};
+use crate::stream::message_header::{put_announcement, put_header};
 use crate::stream::packets::PACKET_HEADER;
 use crate::stream::request::{
     Deferred, Posted, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
