@@ -15,7 +15,7 @@ use crate::api::domain::bind_once;
 use crate::api::fabric::Fabric;
 use crate::api::source::{bind, source_of};
 use crate::conn::accept::reject;
-use crate::conn::events;
+use crate::conn::eq_events;
 use crate::logging::{EPOLL, SPARE};
 use crate::state::accepting::{AcceptQueue, Request};
 use crate::system::{Poller as _, System as _};
@@ -130,7 +130,7 @@ impl<T: Transport> PassiveEp<T> {
         info.src_addr = local.map(|addr| addr.to_address()).or(info.src_addr);
         info.dest_addr = Some(request.peer.to_address());
         info.handle = Some(Handle::new(ConnRequest(Mutex::new(Some(request)))));
-        events::requested::<T>(eq, self.token, info, &data);
+        eq_events::requested::<T>(eq, self.token, info, &data);
     }
 }
 

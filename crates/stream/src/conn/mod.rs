@@ -3,8 +3,8 @@
 pub(crate) mod accept;
 pub(crate) mod deadlines;
 pub(crate) mod end;
-pub(crate) mod events;
+pub(crate) mod eq_events;
 pub(crate) mod handshake;
 pub(crate) mod msg;
-pub(crate) mod part;
+pub(crate) mod parting;
 pub(crate) mod rdm;

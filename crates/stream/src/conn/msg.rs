@@ -9,7 +9,7 @@ use ripstop_engine::id::{ConnId, EpId};
 use ripstop_os::Shutdown;
 use ripstop_types::{Errno, FiAddr, Result};
 
-use crate::conn::events;
+use crate::conn::eq_events;
 use crate::state::State;
 use crate::state::accepting::{Request, terms};
 use crate::state::ep::Named;
@@ -92,7 +92,7 @@ impl<T: Transport> State<T> {
         if let Some(state) = self.ep(ep) {
             state.routes = vec![Some(id)];
         }
-        self.tell(ep, |eq, token| events::connected::<T>(eq, token, &[]));
+        self.tell(ep, |eq, token| eq_events::connected::<T>(eq, token, &[]));
         Ok(())
     }
 
@@ -105,13 +105,15 @@ impl<T: Transport> State<T> {
         if let Some(state) = self.ep(ep) {
             state.msg.local = local;
         }
-        self.tell(ep, |eq, token| events::connected::<T>(eq, token, data));
+        self.tell(ep, |eq, token| eq_events::connected::<T>(eq, token, data));
     }
 
     /// The attempt to connect failed, or was rejected with `data`.
     pub(crate) fn msg_failed(&mut self, id: ConnId, error: Errno, data: &[u8]) {
         if let Some(ep) = self.end_msg(id) {
-            self.tell(ep, |eq, token| events::failed::<T>(eq, token, error, data));
+            self.tell(ep, |eq, token| {
+                eq_events::failed::<T>(eq, token, error, data)
+            });
             self.fail_posted(ep);
         }
     }
@@ -120,7 +122,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn msg_lost(&mut self, id: ConnId) {
         if let Some(ep) = self.end_msg(id) {
             self.fail_posted(ep);
-            self.tell(ep, events::shut_down::<T>);
+            self.tell(ep, eq_events::shut_down::<T>);
         }
     }
 

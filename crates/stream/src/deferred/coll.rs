@@ -12,7 +12,7 @@ use ripstop_types::{AtomicOp, CmEvent, Collective, Datatype, Errno, FiAddr, Flag
 use ripstop_wire::xnet::base::MAX_HEADER;
 
 use crate::addr::{Addr as _, Own, Peers as _};
-use crate::conn::events;
+use crate::conn::eq_events;
 use crate::state::{GroupState, State};
 use crate::transport::Transport;
 use crate::tx::send::CopiedPayload;
@@ -399,7 +399,7 @@ impl<T: Transport> State<T> {
         let Some(group) = self.groups.get(id) else {
             return;
         };
-        events::pushed::<T>(match error {
+        eq_events::pushed::<T>(match error {
             None => group.eq.push(Event::Done {
                 event: CmEvent::JoinComplete,
                 fid: group.token,

@@ -35,8 +35,10 @@ use crate::state::active::{ACTIVE, EMPTY_POLLS};
 use crate::state::connection::Connection;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
-use crate::transport::Transport;
+use crate::transport::direct_access::DirectAccess as _;
+use crate::transport::link::Link as _;
 use crate::transport::readiness::{is_polled, polls_links, watches_links};
+use crate::transport::{DirectOf, Transport};
 
 impl<T: Transport> State<T> {
     /// Makes progress without waiting: writes what waits, reads what has arrived.
@@ -173,6 +175,40 @@ impl<T: Transport> State<T> {
             _ => {}
         }
         None
+    }
+
+    /// Handles what epoll reports of a connection, or the poll of a link that the domain polls itself: handshakes,
+    /// doorbells and records, room to write, and bytes to read.
+    pub(crate) fn handle_connection(&mut self, id: ConnId, event: Event) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        if !connection.is_up() {
+            self.handle_handshake(id);
+            self.after();
+            return;
+        }
+        let polled = connection.is_polled();
+        if polled && let Some(link) = connection.link.as_ref() {
+            link.drain_doorbell(&mut connection.windows);
+            connection.mapped =
+                DirectOf::<T>::SUPPORTED && DirectOf::<T>::has_windows(&connection.windows);
+            let asked = DirectOf::<T>::take_requests(link);
+            self.doorbell_rang = true;
+            self.unwatch_ended(id);
+            if !asked.is_empty() {
+                self.lend(id, &asked);
+            }
+        }
+        if !polled && (event.error() || event.hangup()) {
+            self.fail_soon_if_stalled(id);
+        }
+        if event.writable() {
+            self.flush(id);
+        }
+        if event.readable() || event.error() || event.hangup() {
+            self.read_connection(id);
+        }
     }
 
     /// Whether there may be links of which only epoll reports what happens.

@@ -9,50 +9,15 @@ use crate::rx::whole::{consume_whole, consume_writes};
 use crate::state::State;
 use crate::state::place::{copy_slot, copy_user, read_memory, read_slot, store};
 use crate::system::System;
-use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
 use crate::transport::registering::Registering as _;
-use crate::transport::{DirectOf, InPlaceOf, RegisteringOf, Transport};
+use crate::transport::{InPlaceOf, RegisteringOf, Transport};
 
 /// Reads of one connection in one call, so that one busy peer does not keep the others waiting.
 const MAX_READS: u32 = 64;
 
 impl<T: Transport> State<T> {
-    /// Handles what epoll reports of a connection, or the poll of a link that the domain polls itself: handshakes,
-    /// doorbells and records, room to write, and bytes to read.
-    pub(crate) fn handle_connection(&mut self, id: ConnId, event: ripstop_os::Event) {
-        let Some(connection) = self.connection(id) else {
-            return;
-        };
-        if !connection.is_up() {
-            self.handle_handshake(id);
-            self.after();
-            return;
-        }
-        let polled = connection.is_polled();
-        if polled && let Some(link) = connection.link.as_ref() {
-            link.drain_doorbell(&mut connection.windows);
-            connection.mapped =
-                DirectOf::<T>::SUPPORTED && DirectOf::<T>::has_windows(&connection.windows);
-            let asked = DirectOf::<T>::take_requests(link);
-            self.doorbell_rang = true;
-            self.unwatch_ended(id);
-            if !asked.is_empty() {
-                self.lend(id, &asked);
-            }
-        }
-        if !polled && (event.error() || event.hangup()) {
-            self.fail_soon_if_stalled(id);
-        }
-        if event.writable() {
-            self.flush(id);
-        }
-        if event.readable() || event.error() || event.hangup() {
-            self.read_connection(id);
-        }
-    }
-
     /// Reads a connection until it has no more, for a bounded time. Returns whether there was
     /// anything.
     pub(crate) fn read_connection(&mut self, id: ConnId) -> bool {
