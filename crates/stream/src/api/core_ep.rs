@@ -122,7 +122,7 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
             ctx_bits: 0,
             peers: HashMap::new(),
             unreached: HashMap::new(),
-            met: Vec::new(),
+            ended: Vec::new(),
         };
         Self::open(domain, info, token, Msg::default(), Some(rdm))
     }

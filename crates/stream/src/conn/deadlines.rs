@@ -75,10 +75,10 @@ impl<T: Transport> State<T> {
         false
     }
 
-    /// A peer on this machine that is gone is soon back, or has ended: less time to reach it.
-    pub(crate) fn hurry(&mut self, id: ConnId) {
+    /// Leaves [`MAX_RESTART_TIME`] to reach a peer on this machine that is gone: it is back by then, or has ended.
+    pub(crate) fn limit_connect_time(&mut self, id: ConnId) {
         if let Some(connection) = self.connection(id) {
-            connection.hurry(T::System::now(), MAX_RESTART_TIME);
+            connection.limit_connect_time(T::System::now(), MAX_RESTART_TIME);
         }
     }
 

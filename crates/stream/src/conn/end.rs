@@ -97,14 +97,14 @@ impl<T: Transport> State<T> {
         if !is_rdm {
             self.msg_lost(id);
         } else if let Some(rdm) = self.ep(ep).and_then(|ep| ep.rdm.as_mut()) {
-            rdm.part(src);
+            rdm.note_ended(src);
         }
         self.close_connection(id, error);
         if is_rdm && self.engine.waits_for(ep, src) {
             // Receives that only this peer can fill: find out whether it is still there.
             // An attempt that comes to nothing ends them.
             match self.open_route(ep, src, false) {
-                Ok(id) if self.is_polled(id) => self.hurry(id),
+                Ok(id) if self.is_polled(id) => self.limit_connect_time(id),
                 Ok(_) => {}
                 Err(_) => self.engine.fail_directed(ep, src, error),
             }

@@ -60,7 +60,7 @@ impl<T: Transport> State<T> {
             return;
         };
         connection.phase = Phase::Asked(Box::new(CmReader::new()));
-        connection.deaf_since = None;
+        connection.refused_since = None;
         connection.await_answer(T::System::now(), answer);
         self.watch(id, |interest| *interest = Interest::READ);
     }
@@ -117,7 +117,7 @@ impl<T: Transport> State<T> {
         match read_message(&**link, reader) {
             Ok(false) => {
                 if reader.has_started() {
-                    connection.await_rest(T::System::now(), timeout);
+                    connection.note_answer_begun(T::System::now(), timeout);
                 }
                 return;
             }
@@ -210,7 +210,7 @@ impl<T: Transport> State<T> {
         match *reason {
             // Of a link that finds out only then that nobody is there.
             HandshakeError::Failed(error) if RegisteringOf::<T>::SUPPORTED => {
-                connection.never_asked(T::System::now());
+                connection.note_never_asked(T::System::now());
                 self.not_reached(id, error);
             }
             _ => self.connect_failed(id, Errno::ECONNREFUSED, &[]),
@@ -247,8 +247,10 @@ impl<T: Transport> State<T> {
     pub(crate) fn not_reached(&mut self, id: ConnId, error: Errno) {
         if let Some(connection) = self.connection(id) {
             match error {
-                Errno::ECONNREFUSED => _ = connection.deaf_since.get_or_insert_with(T::System::now),
-                _ => connection.deaf_since = None,
+                Errno::ECONNREFUSED => {
+                    _ = connection.refused_since.get_or_insert_with(T::System::now)
+                }
+                _ => connection.refused_since = None,
             }
         }
         self.connect_failed(id, error, &[]);

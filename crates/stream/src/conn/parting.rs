@@ -32,12 +32,12 @@ impl<T: Transport> State<T> {
                 continue;
             };
             if is_parting {
-                connection.was_asked = true;
+                connection.asked_to_part = true;
                 asked += usize::from(!connection.parted);
             } else if !agrees {
                 others += 1;
             } else if connection.is_unused(now, idle) {
-                candidates.push((connection.used, id));
+                candidates.push((connection.last_used, id));
             }
         }
         if others > most && !std::mem::replace(&mut self.told_unbounded, true) {
@@ -52,11 +52,11 @@ impl<T: Transport> State<T> {
         for (_, id) in candidates.into_iter().take(over.saturating_sub(asked)) {
             if let Some(connection) = self.connection(id) {
                 // One that has something to do is not looked at again at once.
-                connection.used = now;
+                connection.last_used = now;
             }
             if self.engine.ask_to_part(id) {
                 if let Some(connection) = self.connection(id) {
-                    connection.was_asked = true;
+                    connection.asked_to_part = true;
                 }
                 self.flush(id);
             }
@@ -118,11 +118,11 @@ impl<T: Transport> Connection<T> {
     /// asked again after that has moved on.
     fn is_unused(&mut self, now: Duration, idle: Duration) -> bool {
         let activity = self.link.as_ref().map_or(0, |link| link.activity());
-        if std::mem::take(&mut self.was_asked) {
-            (self.activity, self.refused) = (activity, true);
+        if std::mem::take(&mut self.asked_to_part) {
+            (self.activity, self.stays) = (activity, true);
         } else if self.activity != activity {
-            (self.activity, self.used, self.refused) = (activity, now, false);
+            (self.activity, self.last_used, self.stays) = (activity, now, false);
         }
-        !self.refused && self.used + idle <= now && self.leftover.is_empty()
+        !self.stays && self.last_used + idle <= now && self.leftover.is_empty()
     }
 }

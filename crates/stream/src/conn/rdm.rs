@@ -133,14 +133,14 @@ impl<T: Transport> State<T> {
     fn connect_rdm(&mut self, ep: EpId, peer: T::Addr, to: Named) -> Result<ConnId> {
         let id = self.open_connection(ep, to, peer.clone())?;
         let deadline = T::System::now() + self.tunables().timeout;
-        let mut met = false;
+        let mut was_connected = false;
         if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
-            met = rdm.has_met(to.addr);
+            was_connected = rdm.was_connected(to.addr);
             rdm.peers.insert(peer, id);
         }
         if let Some(connection) = self.connection(id) {
             connection.deadline = Some(deadline);
-            connection.met = met;
+            connection.was_connected = was_connected;
         }
         self.start_timer();
         match self.attempt(id) {
@@ -413,9 +413,9 @@ impl<T: Transport> State<T> {
             if let Some(route) = state.routes.get_mut(addr.0 as usize) {
                 *route = None;
             }
-            let met = state.rdm.as_mut().map(|rdm| &mut rdm.met);
-            if let Some(met) = met.and_then(|met| met.get_mut(addr.0 as usize)) {
-                *met = false;
+            let ended = state.rdm.as_mut().map(|rdm| &mut rdm.ended);
+            if let Some(ended) = ended.and_then(|ended| ended.get_mut(addr.0 as usize)) {
+                *ended = false;
             }
             let connections = self.connections_with(ep, peer);
             if cleanup && !connections.is_empty() {
@@ -456,12 +456,12 @@ impl<T: Transport> State<T> {
         let Some(connection) = self.connection(id) else {
             return false;
         };
-        connection.await_nothing(now);
+        connection.note_attempt_failed(now);
         let Some(deadline) = connection.deadline else {
             return false;
         };
         let pause = connection.retry_pause.unwrap_or(FIRST_RETRY);
-        if now + pause >= connection.until(deadline) {
+        if now + pause >= connection.retry_until(deadline) {
             return false;
         }
         connection.link = None;

@@ -75,9 +75,9 @@ pub(crate) struct Connection<T: Transport> {
     /// When to give up connecting, or waiting for an answer.
     pub(crate) deadline: Option<Duration>,
     /// What was left of the time to connect when the waiting for an answer began.
-    left: Option<Duration>,
+    connect_time_left: Option<Duration>,
     /// Part of an answer has come.
-    answering: bool,
+    answer_begun: bool,
     /// When to say that the peer is waited for.
     pub(crate) answer_log_at: Option<Duration>,
     /// Calls that inject were told to come again once it is up.
@@ -85,20 +85,21 @@ pub(crate) struct Connection<T: Transport> {
     /// When to connect again.
     pub(crate) retry: Option<Duration>,
     /// There was a connection with this peer before, which ended.
-    pub(crate) met: bool,
-    /// Since when nobody listens there.
-    pub(crate) deaf_since: Option<Duration>,
+    pub(crate) was_connected: bool,
+    /// Since when every attempt was refused (`ECONNREFUSED`): nobody listens there.
+    pub(crate) refused_since: Option<Duration>,
     /// How long to wait after the next failure.
     pub(crate) retry_pause: Option<Duration>,
-    /// What [`Link::activity`](crate::Link::activity) was when it was looked at last, where connections are bounded.
+    /// What [`Link::activity`](crate::Link::activity) was when it was looked at last, where connections are bounded
+    /// (`conn/parting.rs`).
     pub(crate) activity: u64,
     /// When that was found to have changed, or the peer was asked to end the connection.
-    pub(crate) used: Duration,
-    /// The peer was asked, and what it has answered is no use of the connection.
-    pub(crate) was_asked: bool,
+    pub(crate) last_used: Duration,
+    /// The peer was asked to end it, so the next change of [`Self::activity`] is no use of the connection.
+    pub(crate) asked_to_part: bool,
     /// The peer did not agree, and the connection was not used since.
-    pub(crate) refused: bool,
-    /// Both sides are to end it.
+    pub(crate) stays: bool,
+    /// Both sides have agreed to end it.
     pub(crate) parted: bool,
     /// The peer takes nothing any more; what it sent before is still read.
     pub(crate) write_ended: bool,
@@ -132,18 +133,18 @@ impl<T: Transport> Connection<T> {
             held: false,
             interest: Interest::default(),
             deadline: None,
-            left: None,
-            answering: false,
+            connect_time_left: None,
+            answer_begun: false,
             answer_log_at: None,
             injects_wait: false,
             retry: None,
-            met: false,
-            deaf_since: None,
+            was_connected: false,
+            refused_since: None,
             retry_pause: None,
             activity: u64::MAX,
-            used: Duration::ZERO,
-            was_asked: false,
-            refused: false,
+            last_used: Duration::ZERO,
+            asked_to_part: false,
+            stays: false,
             parted: false,
             write_ended: false,
             partial_since: None,
@@ -155,48 +156,49 @@ impl<T: Transport> Connection<T> {
     /// The request is out. Whether the process at the other end answers depends on when it makes
     /// progress, and that it lives is known from its link: it has more time than the way there.
     pub(crate) fn await_answer(&mut self, now: Duration, answer: Duration) {
-        self.left = self.deadline.map(|deadline| deadline.saturating_sub(now));
-        self.answering = false;
+        self.connect_time_left = self.deadline.map(|deadline| deadline.saturating_sub(now));
+        self.answer_begun = false;
         self.answer_log_at = self.deadline;
         self.deadline = Some(now + answer);
     }
 
-    /// Part of an answer has come; the rest is to follow.
-    pub(crate) fn await_rest(&mut self, now: Duration, timeout: Duration) {
-        if !self.answering {
-            self.answering = true;
+    /// Part of an answer has come: its rest has as much time as the way to the peer.
+    pub(crate) fn note_answer_begun(&mut self, now: Duration, timeout: Duration) {
+        if !self.answer_begun {
+            self.answer_begun = true;
             self.answer_log_at = None;
             self.deadline = self.deadline.map(|deadline| deadline.min(now + timeout));
         }
     }
 
-    /// The peer that was waited for was not there: the time to connect went on.
-    pub(crate) fn never_asked(&mut self, now: Duration) {
+    /// Nobody was there to answer: the time to connect went on while an answer was waited for.
+    pub(crate) fn note_never_asked(&mut self, now: Duration) {
         let end = self.answer_log_at.unwrap_or(now);
-        self.left = Some(end.saturating_sub(now));
+        self.connect_time_left = Some(end.saturating_sub(now));
     }
 
-    /// The attempt failed before its time was over: the rest of the time to connect goes on.
-    pub(crate) fn await_nothing(&mut self, now: Duration) {
+    /// An attempt to connect has failed: no answer is waited for, and the rest of the time to connect goes on.
+    pub(crate) fn note_attempt_failed(&mut self, now: Duration) {
         self.answer_log_at = None;
-        if let Some(left) = self.left.take() {
+        if let Some(left) = self.connect_time_left.take() {
             self.deadline = self.deadline.map(|_| now + left);
         }
     }
 
-    /// How long attempts to connect are repeated: less long where nobody listens any more.
-    pub(crate) fn until(&self, deadline: Duration) -> Duration {
+    /// Until when attempts to connect are repeated: `deadline`, or before where the peer was connected and nobody
+    /// listens there any more.
+    pub(crate) fn retry_until(&self, deadline: Duration) -> Duration {
         let back = self
-            .deaf_since
-            .filter(|_| self.met)
+            .refused_since
+            .filter(|_| self.was_connected)
             .map(|since| since + MAX_RESTART_TIME);
         back.map_or(deadline, |back| back.min(deadline))
     }
 
-    /// There is only so much time left to connect, with or without an answer under way.
-    pub(crate) fn hurry(&mut self, now: Duration, most: Duration) {
+    /// Leaves at most this much time to connect, with or without an answer under way.
+    pub(crate) fn limit_connect_time(&mut self, now: Duration, most: Duration) {
         self.deadline = self.deadline.map(|deadline| deadline.min(now + most));
-        self.left = self.left.map(|left| left.min(most));
+        self.connect_time_left = self.connect_time_left.map(|left| left.min(most));
     }
 
     /// Whether the domain polls its link itself.

@@ -216,24 +216,26 @@ pub(crate) struct Rdm<T: Transport> {
     /// Why peers were not reached to which the program injects; it is not told yet.
     pub(crate) unreached: HashMap<T::Addr, Errno>,
     /// By fabric address, whether there was a connection, which ended.
-    pub(crate) met: Vec<bool>,
+    pub(crate) ended: Vec<bool>,
 }
 
 impl<T: Transport> Rdm<T> {
-    /// The connection with a peer has ended: where nobody listens any more, its process has too.
-    pub(crate) fn part(&mut self, addr: FiAddr) {
+    /// Notes that the connection with a peer has ended. If nobody listens at its address from now on, its process
+    /// has ended as well.
+    pub(crate) fn note_ended(&mut self, addr: FiAddr) {
         let Some(index) = usize::try_from(addr.0).ok().filter(|_| addr.is_specified()) else {
             return;
         };
-        if self.met.len() <= index {
-            self.met.resize(index + 1, false);
+        if self.ended.len() <= index {
+            self.ended.resize(index + 1, false);
         }
-        self.met[index] = true;
+        self.ended[index] = true;
     }
 
-    pub(crate) fn has_met(&self, addr: FiAddr) -> bool {
+    /// Whether there was a connection with a peer, which ended.
+    pub(crate) fn was_connected(&self, addr: FiAddr) -> bool {
         let index = usize::try_from(addr.0).ok();
-        index.and_then(|index| self.met.get(index)) == Some(&true)
+        index.and_then(|index| self.ended.get(index)) == Some(&true)
     }
 }
 
