@@ -12,7 +12,7 @@ use ripstop_types::{AvType, Errno, FiAddr, Flags, Result};
 
 use crate::addr::{Addr, Peers};
 use crate::api::domain::{Domain, Mode};
-use crate::state::{State, Table};
+use crate::state::{AvTableOf, State};
 use crate::transport::Transport;
 
 /// Opens an address vector that processes share. Names are those of one interface.
@@ -21,7 +21,7 @@ fn open_shared<T: Transport, K: Mode>(
     name: &str,
     count: usize,
     read_only: bool,
-) -> Result<Table<T>> {
+) -> Result<AvTableOf<T>> {
     let interface = domain.info.domain.name.as_deref().unwrap_or(T::NAME);
     let name_here = format!("{interface}-{name}");
     Peers::open_shared(&name_here, count, read_only).inspect_err(|error| {
@@ -73,7 +73,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
             0 => domain.fabric.tunables().universe,
             count => count,
         };
-        let table: Table<T> = match &attr.name {
+        let table: AvTableOf<T> = match &attr.name {
             None if read_only => {
                 return Err(refused!(
                     T::Av,
@@ -118,7 +118,7 @@ impl<T: Transport, K: Mode> Av<T, K> {
         }))
     }
 
-    fn table(state: &mut State<T>, id: AvId) -> Result<&mut Table<T>> {
+    fn table(state: &mut State<T>, id: AvId) -> Result<&mut AvTableOf<T>> {
         state.avs.get_mut(id).ok_or(Errno::EINVAL)
     }
 

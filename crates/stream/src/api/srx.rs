@@ -16,7 +16,7 @@ use crate::api::counter::Counter;
 use crate::api::cq::Cq;
 use crate::api::domain::{Domain, Mode};
 use crate::rx::post::new_recv;
-use crate::state::ep::Named;
+use crate::state::ep::PeerContext;
 use crate::state::held::{At, Held, Owner, SrxAt};
 use crate::transport::Transport;
 use crate::tunables::MIN_MULTI_RECV;
@@ -178,7 +178,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         context: Context,
         flags: Option<Flags>,
     ) -> Result<()> {
-        let src = Named::source(src, self.ctx_bits.load(Ordering::Relaxed));
+        let src = PeerContext::source(src, self.ctx_bits.load(Ordering::Relaxed));
         let recv = new_recv(kind, Iov::new(iov)?, src, context);
         let flags = flags.unwrap_or(self.flags);
         let cq = self.cq();

@@ -12,7 +12,7 @@ use ripstop_types::{Errno, FiAddr, Result};
 use crate::conn::eq_events;
 use crate::state::State;
 use crate::state::accepting::{Request, terms};
-use crate::state::ep::Named;
+use crate::state::ep::PeerContext;
 use crate::system::System as _;
 use crate::transport::Transport;
 use crate::transport::link::Link as _;
@@ -30,7 +30,7 @@ impl<T: Transport> State<T> {
         }
         state.msg.hello = data.to_vec();
         state.msg.peer = Some(peer.clone());
-        let id = self.open_connection(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
+        let id = self.open_connection(ep, PeerContext::whole(FiAddr::NOTAVAIL), peer)?;
         let deadline = T::System::now() + self.tunables().timeout;
         if let Some(connection) = self.connection(id) {
             connection.deadline = Some(deadline);
@@ -83,7 +83,7 @@ impl<T: Transport> State<T> {
         let Request { link, peer, header } = state.msg.request.take().ok_or(Errno::EINVAL)?;
         state.msg.peer = Some(peer.clone());
         state.msg.local = link.local_addr().ok();
-        let id = self.open_connection(ep, Named::whole(FiAddr::NOTAVAIL), peer)?;
+        let id = self.open_connection(ep, PeerContext::whole(FiAddr::NOTAVAIL), peer)?;
         let terms = terms(&header, self.extensions(&link), false, None);
         self.answer(id, link, terms.extensions, data)
             .inspect_err(|error| self.drop_connection(id, *error))?;

@@ -14,7 +14,7 @@ use crate::addr::{Addr as _, Peers as _};
 use crate::conn::accept::reject;
 use crate::state::accepting::{Request, terms, write_message};
 use crate::state::connection::{Connection, Phase, Role};
-use crate::state::ep::Named;
+use crate::state::ep::PeerContext;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
 use crate::transport::{HandshakeError, Origin, Transport};
@@ -43,7 +43,7 @@ impl<T: Transport> State<T> {
         if let Some(error) = state.lost {
             return Err(error);
         }
-        let (av, named) = (rdm.av, Named::split(dest, rdm.ctx_bits)?);
+        let (av, named) = (rdm.av, PeerContext::split(dest, rdm.ctx_bits)?);
         let base = self
             .avs
             .find(av)
@@ -115,7 +115,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn open_connection(
         &mut self,
         ep: EpId,
-        from: Named,
+        from: PeerContext,
         peer: T::Addr,
     ) -> Result<ConnId> {
         let name = peer.endpoint_of(from.context);
@@ -130,7 +130,7 @@ impl<T: Transport> State<T> {
         Ok(id)
     }
 
-    fn connect_rdm(&mut self, ep: EpId, peer: T::Addr, to: Named) -> Result<ConnId> {
+    fn connect_rdm(&mut self, ep: EpId, peer: T::Addr, to: PeerContext) -> Result<ConnId> {
         let id = self.open_connection(ep, to, peer.clone())?;
         let deadline = T::System::now() + self.tunables().timeout;
         let mut was_connected = false;
@@ -249,7 +249,7 @@ impl<T: Transport> State<T> {
         if decision == Decision::Refuse {
             return reject::<T>(&link, &from, &T::refusal_data(data, true));
         }
-        let mut from_peer = Named {
+        let mut from_peer = PeerContext {
             addr: FiAddr::NOTAVAIL,
             context: greeting.context(),
         };

@@ -17,7 +17,7 @@ use ripstop_types::{Context, Errno, Flags, Result};
 
 use crate::logging::EVENT_FD;
 use crate::rx::post::new_recv;
-use crate::state::ep::Named;
+use crate::state::ep::PeerContext;
 use crate::state::held::{At, Call, Data, Held, Op, Owner, SrxAt};
 use crate::state::waiters::Waited;
 use crate::state::{State, token};
@@ -294,7 +294,7 @@ impl<T: Transport> State<T> {
         let Call::Recv(kind) = data.call else {
             return Err(Errno::EINVAL);
         };
-        let src = Named::source(data.peer, at.ctx_bits);
+        let src = PeerContext::source(data.peer, at.ctx_bits);
         let mut recv = new_recv(kind, data.iov, src, data.context);
         if let Some(work) = work {
             recv = recv.for_work(work);

@@ -9,7 +9,7 @@ use ripstop_mem::UserBuf;
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
 use crate::state::State;
-use crate::state::ep::Named;
+use crate::state::ep::PeerContext;
 use crate::state::fast_path::{SLOW_RECV_FLAGS, off_fast_path};
 use crate::transport::Transport;
 
@@ -43,7 +43,7 @@ impl<T: Transport> State<T> {
         let given = flags.unwrap_or(state.rx_flags);
         recv.completion = !state.rx_selective || given.contains(Flags::COMPLETION);
         if let Some(rdm) = &state.rdm {
-            recv.want.src = Named::source(recv.want.src, rdm.ctx_bits);
+            recv.want.src = PeerContext::source(recv.want.src, rdm.ctx_bits);
         }
         if let Some(work) = work {
             recv = recv.for_work(work);

@@ -239,16 +239,16 @@ impl<T: Transport> Rdm<T> {
     }
 }
 
-/// A context of a peer, as it stands in an address vector.
+/// A receive context of a peer, as a fabric address names it (`fi_rx_addr`, man page `fi_av(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct PeerContext {
     /// The peer.
     pub(crate) addr: FiAddr,
     /// Which of its contexts; 0 for a plain endpoint.
     pub(crate) context: u8,
 }
 
-impl Named {
+impl PeerContext {
     /// What `fi_rx_addr` has put together.
     pub(crate) fn split(dest: FiAddr, bits: u8) -> Result<Self> {
         let bits = u32::from(bits);

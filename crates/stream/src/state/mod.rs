@@ -59,8 +59,8 @@ pub(crate) const TIMER_INTERVAL: Duration = Duration::from_millis(50);
 /// Bytes of direct accesses between two calls of progress, or this many small operations.
 pub(crate) const DIRECT_BYTES_BUDGET: u32 = 1 << 20;
 
-/// The peers of an address vector.
-pub(crate) type Table<T> = <<T as Transport>::Addr as Addr>::Table;
+/// The peers of an address vector, of the addresses of this transport.
+pub(crate) type AvTableOf<T> = <<T as Transport>::Addr as Addr>::Table;
 
 /// What a domain has offered.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) engine: Engine<UserBuf>,
     pub(crate) connections: ById<ConnId, Connection<T>>,
     pub(crate) eps: ById<EpId, EpState<T>>,
-    pub(crate) avs: ById<AvId, Table<T>>,
+    pub(crate) avs: ById<AvId, AvTableOf<T>>,
     /// Peers that cannot be connected to, by their address vector: they connect to this process
     /// (`FI_FIREWALL_ADDR`).
     pub(crate) firewalled: HashSet<(AvId, FiAddr)>,
