@@ -16,8 +16,8 @@ use crate::transport::link::Link as _;
 /// How often connections are checked whose peer's machine may be dead ([`Link::CHECKS_PEER`](crate::Link::CHECKS_PEER)).
 const PEER_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long what waits for such a peer goes on while the program leaves messages of it unread that
-/// stand in the way of others.
+/// How long operations that wait for a peer whose connection has ended go on while the program leaves unread what the
+/// peer sent before its end.
 pub(crate) const MAX_UNREAD_TIME: Duration = Duration::from_millis(500);
 
 /// How long a connection may be unread for want of receives before the log says so.

@@ -2,6 +2,25 @@
 //!
 //! A peer that sends on several connections and then leaves ends them all at about the same time.
 //! What it sent before it left is delivered before any operation fails because it did.
+//!
+//! ```text
+//! a write fails: end_writes        nothing is written any more; what the peer sent before is read
+//!  |
+//!  v
+//! a read finds the end: note_end   noted, until all other connections were polled
+//!  |
+//!  v
+//! end_connections                  the peer broke the protocol (protocol_error), or a deadline has passed
+//!  |                                |
+//!  v                                v
+//! lost: logs it, tells a connected endpoint by an event, finds out whether the peer of an RDM endpoint is still there
+//!  |
+//!  v
+//! close_connection: forgets where the connection was noted
+//!  |
+//!  v
+//! drop_connection: the engine completes in error what waits for it, and the link is closed
+//! ```
 
 use std::time::Duration;
 
@@ -63,7 +82,8 @@ impl<T: Transport> State<T> {
         self.after();
     }
 
-    /// A connection that was up is gone.
+    /// A connection has failed: closes it, and completes in error what waits for it. One that is not up yet may be tried
+    /// again; what waits for one that was to end by agreement goes by another one.
     pub(crate) fn lost(&mut self, id: ConnId, error: Errno) {
         let Some(connection) = self.connection(id) else {
             return;
@@ -161,9 +181,8 @@ impl<T: Transport> State<T> {
         self.active.poll_next();
     }
 
-    /// Of a link that is polled: its descriptor, once that has told of the end, is not watched
-    /// any more, or nobody could sleep while the connection is stalled. What waits for the peer then
-    /// fails soon, unless the program takes what stands in the way.
+    /// Takes the descriptor of a polled link out of epoll once the link has ended: it stays readable, so a thread could
+    /// not sleep while the connection is stalled. As [`State::fail_soon_if_stalled`].
     #[cold]
     #[inline(never)]
     pub(crate) fn unwatch_ended(&mut self, id: ConnId) {
@@ -184,8 +203,9 @@ impl<T: Transport> State<T> {
         self.fail_soon_if_stalled(id);
     }
 
-    /// A connection has ended. If it is stalled, its end is behind what the program leaves unread, and
-    /// what waits for the peer fails soon, unless the program takes what stands in the way.
+    /// A connection has ended. If it is stalled (not read, as its messages find no receive and no room), its end is behind
+    /// what the program leaves unread: what waits for the peer fails after [`MAX_UNREAD_TIME`], unless the program takes
+    /// what stands in the way.
     #[cold]
     #[inline(never)]
     pub(crate) fn fail_soon_if_stalled(&mut self, id: ConnId) {
@@ -204,8 +224,8 @@ impl<T: Transport> State<T> {
         conn.is_some_and(|conn| conn.is_awaited() || self.engine.waits_for(conn.ep(), conn.src()))
     }
 
-    /// Whether the message that a connection is stalled by is longer than what may still be read, of a
-    /// connection that has ended: no receive would ever get all of it, and nothing is behind it.
+    /// Of a connection that has ended: whether less can still be read of it than the message that it is stalled by is
+    /// long. No receive would ever get all of that, and nothing is behind it.
     pub(crate) fn is_cut(&self, id: ConnId) -> bool {
         let connection = self.connections.get(id);
         let Some((connection, link)) = connection.and_then(|s| Some((s, s.link.as_ref()?))) else {

@@ -66,10 +66,10 @@ pub(crate) struct Connection<T: Transport> {
     pub(crate) mapped: bool,
     /// Those regions.
     pub(crate) windows: <DirectOf<T> as DirectAccess<T::Link>>::Windows,
-    /// In the list of connections with bytes that wait to be written, or are held.
+    /// It is in [`State::dirty`](crate::state::State::dirty): bytes wait to be written, or are held by the kernel.
     pub(crate) dirty: bool,
-    /// The kernel holds bytes of it back until [`Link::push`].
-    pub(crate) held: bool,
+    /// The kernel holds bytes of it back (`MSG_MORE`) until [`Link::push`](crate::Link::push).
+    pub(crate) held_by_kernel: bool,
     /// What epoll watches.
     pub(crate) interest: Interest,
     /// When to give up connecting, or waiting for an answer.
@@ -130,7 +130,7 @@ impl<T: Transport> Connection<T> {
             mapped: false,
             windows: Default::default(),
             dirty: false,
-            held: false,
+            held_by_kernel: false,
             interest: Interest::default(),
             deadline: None,
             connect_time_left: None,

@@ -81,7 +81,8 @@ pub(crate) struct GroupState {
     pub(crate) operations: Flags,
 }
 
-/// See the module.
+/// All that a domain has behind its lock. It is the driver of its [`Engine`]: it moves the bytes that the engine tells of.
+/// Every module of this crate adds methods for its part of that.
 #[derive(Debug)]
 pub(crate) struct State<T: Transport> {
     pub(crate) engine: Engine<UserBuf>,
@@ -113,7 +114,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) rx_error: Errno,
     /// Where a small message is put together.
     pub(crate) scratch: Box<[u8; FAST_SEND_BUFFER]>,
-    /// Connections with bytes in their transmit buffer that were not written at once.
+    /// Connections of which writing was put off to the next progress ([`State::put_off`]).
     pub(crate) dirty: Vec<ConnId>,
     /// Something was sent since the last progress.
     pub(crate) burst_open: bool,

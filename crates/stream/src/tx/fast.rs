@@ -201,9 +201,9 @@ impl<T: Transport> State<T> {
         };
         match written {
             Ok((written, all)) if written == all => {
-                let round = self.begin_burst();
+                let burst = self.begin_burst();
                 if let Some(connection) = self.connections.find_mut(id) {
-                    connection.last_burst = round;
+                    connection.last_burst = burst;
                 }
                 Ok(())
             }

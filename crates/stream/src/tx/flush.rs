@@ -27,7 +27,7 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// A message begins a burst, unless it belongs to one. Returns which that is.
+    /// Begins a burst with the message that is sent now, unless it belongs to one. Returns the number of its burst.
     #[inline(always)]
     pub(crate) fn begin_burst(&mut self) -> u32 {
         if !self.burst_open {
@@ -40,7 +40,7 @@ impl<T: Transport> State<T> {
 
     /// Whether a small message is put off behind another that the same connection sent in this
     /// burst. The first of each connection is not: what a program sends to its neighbours before it
-    /// goes on computing is under way.
+    /// goes on computing is under way. Ends a burst that is older than [`BURST_TICKS`].
     #[inline(always)]
     pub(crate) fn in_burst(&mut self, id: Option<ConnId>) -> bool {
         let connection = self.connections.find(id);
@@ -72,7 +72,7 @@ impl<T: Transport> State<T> {
         while let Some(id) = self.dirty.pop() {
             if let Some(connection) = self.connection(id) {
                 connection.dirty = false;
-                if std::mem::take(&mut connection.held)
+                if std::mem::take(&mut connection.held_by_kernel)
                     && let Some(link) = &connection.link
                 {
                     link.push();

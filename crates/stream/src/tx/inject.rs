@@ -100,7 +100,7 @@ impl<T: Transport> State<T> {
     #[inline]
     fn note_held(&mut self, id: Option<ConnId>) {
         if let Some(connection) = self.connections.find_mut(id) {
-            connection.held = true;
+            connection.held_by_kernel = true;
             if !connection.dirty
                 && let Some(id) = id
             {

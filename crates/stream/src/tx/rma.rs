@@ -331,7 +331,10 @@ impl<T: Transport> State<T> {
         done
     }
 
-    /// Holds back what is posted next, if the flags say so.
+    /// Has the operation that is posted next wait for those before it, if its flags have `FI_FENCE`.
+    ///
+    /// # Errors
+    /// `EINVAL` for `FI_TRIGGER`, which is no flag of a call without a threshold; those of [`State::route`].
     pub(crate) fn fence(&mut self, ep: EpId, peer: FiAddr, flags: Flags) -> Result<()> {
         if flags.intersects(Flags::FENCE | Flags::TRIGGER) {
             if flags.contains(Flags::TRIGGER) {

@@ -261,9 +261,9 @@ impl<T: Transport> State<T> {
         // Whoever sleeps makes no progress that would write what is put off.
         let asleep = self.unattended || !self.waiters.is_empty();
         let wait = more || (self.burst_open && may_wait && !asleep && self.in_burst(Some(id)));
-        let round = self.begin_burst();
+        let burst = self.begin_burst();
         if let Some(connection) = self.connection(id) {
-            connection.last_burst = round;
+            connection.last_burst = burst;
         }
         match self.connection(id) {
             // The kernel said no; it will say when.
