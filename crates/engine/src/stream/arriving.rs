@@ -1,11 +1,11 @@
 //! What is arriving on a connection, and where it goes.
 
-use ripstop_types::AtomicKind;
+use ripstop_types::{AtomicKind, AtomicOp, Datatype};
 use ripstop_wire::xnet::base::{Answer, Reason};
 
 use crate::coll::{Message, Place, Purpose};
 use crate::id::{MessageId, RecvId, SlotId};
-use crate::stream::request::{NO_REGIONS, Operation, Regions};
+use crate::stream::request::{NO_REGIONS, Regions};
 use crate::{Buffer, Iov, Reached};
 
 /// A payload between members that is arriving.
@@ -26,6 +26,16 @@ impl<B: Buffer> Incoming<B> {
         iov: Iov::EMPTY,
         of: None,
     };
+}
+
+/// What an arriving atomic is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub(super) kind: AtomicKind,
+    pub(super) datatype: Datatype,
+    pub(super) op: AtomicOp,
+    /// Where its operands are collected, if it has any.
+    pub(super) slot: Option<SlotId>,
 }
 
 /// A write that is arriving.

@@ -12,12 +12,12 @@ use ripstop_wire::xnet::cm::Extensions;
 
 use crate::id::{ConnId, SlotId};
 use crate::mr::Access;
-use crate::stream::arriving::{RxState, Target};
+use crate::stream::arriving::{Operation, RxState, Target};
 use crate::stream::awaited::{ReadEntry, Until};
 use crate::stream::conn::Conn;
 use crate::stream::engine::{Engine, Ep, Limits};
 use crate::stream::records::Response;
-use crate::stream::request::{Atomic, Level, MAX_ATOMIC, NO_REGIONS, Operation, Posted, RmaKind};
+use crate::stream::request::{Atomic, Level, MAX_ATOMIC, NO_REGIONS, Posted, RmaKind};
 use crate::stream::rma::{Appended, RmaPlan, one_sided, post};
 use crate::{Buffer, Reached};
 

@@ -172,16 +172,6 @@ impl<B: Buffer> Atomic<B> {
     }
 }
 
-/// What an arriving atomic is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
-    pub(super) kind: AtomicKind,
-    pub(super) datatype: Datatype,
-    pub(super) op: AtomicOp,
-    /// Where its operands are collected, if it has any.
-    pub(super) slot: Option<SlotId>,
-}
-
 /// A message to a member, to be posted.
 #[derive(Clone, Copy, Debug)]
 pub struct CollSend<B> {
