@@ -217,7 +217,10 @@ impl Member {
         loop {
             let count = self.engine.transmit(self.conn, &mut chunks);
             let len = |chunk: &Chunk<Mem>| match chunk {
-                Chunk::Control(bytes, skip) => bytes.len() - usize::from(*skip),
+                Chunk::Control {
+                    header: bytes,
+                    skip,
+                } => bytes.len() - usize::from(*skip),
                 Chunk::TxBuffer(len) | Chunk::User { len, .. } | Chunk::Slot { len, .. } => *len,
             };
             let whole: usize = chunks[..count].iter().map(len).sum();

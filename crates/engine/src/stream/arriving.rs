@@ -28,9 +28,9 @@ impl<B: Buffer> Incoming<B> {
     };
 }
 
-/// What an arriving atomic is.
+/// An atomic that is arriving.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
+pub(super) struct ArrivingAtomic {
     pub(super) kind: AtomicKind,
     pub(super) datatype: Datatype,
     pub(super) op: AtomicOp,
@@ -38,27 +38,27 @@ pub(super) struct Operation {
     pub(super) slot: Option<SlotId>,
 }
 
-/// A write that is arriving.
+/// A write or an atomic that is arriving.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arriving<B> {
+pub(super) struct ArrivingWrite<B> {
     pub(super) iov: Reached<B>,
     pub(super) regions: Regions,
     /// What is answered if it is refused.
     pub(super) refusal: (Answer, Reason),
-    /// What is done with the memory, if it is not just written.
-    pub(super) operation: Option<Operation>,
+    /// The atomic that is carried out in the memory, if it is not just written.
+    pub(super) atomic: Option<ArrivingAtomic>,
     /// It is to be durable before it is acknowledged.
     pub(super) commit: bool,
     /// The kind of an atomic that has been carried out, and the slot with what it fetched.
     pub(super) carried_out: Option<(AtomicKind, Option<SlotId>)>,
 }
 
-impl<B: Buffer> Arriving<B> {
+impl<B: Buffer> ArrivingWrite<B> {
     pub(super) const NOTHING: Self = Self {
         iov: Reached::EMPTY,
         regions: NO_REGIONS,
         refusal: (Answer::None, Reason::Key),
-        operation: None,
+        atomic: None,
         commit: false,
         carried_out: None,
     };

@@ -12,7 +12,7 @@ use ripstop_wire::xnet::cm::Extensions;
 
 use crate::id::{ConnId, SlotId};
 use crate::mr::Access;
-use crate::stream::arriving::{Operation, RxState, Target};
+use crate::stream::arriving::{ArrivingAtomic, RxState, Target};
 use crate::stream::awaited::{ReadEntry, Until};
 use crate::stream::conn::Conn;
 use crate::stream::engine::{Engine, Ep, Limits};
@@ -182,7 +182,7 @@ const fn access_of(kind: AtomicKind, op: AtomicOp) -> Access {
 }
 
 /// What a header asks for, if it makes sense.
-fn operation(header: &Header) -> Option<Operation> {
+fn arriving_atomic(header: &Header) -> Option<ArrivingAtomic> {
     let kind = kind_of(header.op)?;
     let datatype = Datatype::from_number(header.op_data.into())?;
     let op = AtomicOp::from_number(header.atomic.into())?;
@@ -190,7 +190,7 @@ fn operation(header: &Header) -> Option<Operation> {
     if !kind.allows(op, datatype) || fetches_only != (header.payload_len == 0) {
         return None;
     }
-    Some(Operation {
+    Some(ArrivingAtomic {
         kind,
         datatype,
         op,
@@ -238,17 +238,17 @@ impl<B: Buffer> Engine<B> {
         conn_id: ConnId,
         header: &Header,
     ) -> core::result::Result<(), Reason> {
-        let mut operation = operation(header).ok_or(Reason::Unsupported)?;
+        let mut atomic = arriving_atomic(header).ok_or(Reason::Unsupported)?;
         let len = header.rma.total_len().map_err(|_| Reason::Bounds)?;
         let fetched = self.conns.get(conn_id).map_or(0, |conn| conn.fetched);
         if len == 0 || len > MAX_ATOMIC as u64 || fetched > MAX_FETCHED {
             return Err(Reason::Failed);
         }
-        let access = access_of(operation.kind, operation.op);
+        let access = access_of(atomic.kind, atomic.op);
         let (iov, regions) = self
             .resolve(&header.rma, access)
             .map_err(|(_, reason)| reason)?;
-        let (align, size) = (operation.datatype.align(), operation.datatype.size());
+        let (align, size) = (atomic.datatype.align(), atomic.datatype.size());
         let fits = |part: &B| {
             part.address().checked_rem(align) == Some(0) && part.len().checked_rem(size) == Some(0)
         };
@@ -261,12 +261,12 @@ impl<B: Buffer> Engine<B> {
                 self.release(regions);
                 return Err(Reason::Failed);
             };
-            operation.slot = Some(slot);
+            atomic.slot = Some(slot);
         }
         if let Some(conn) = self.conns.get_mut(conn_id) {
             conn.write.iov = iov;
             conn.write.regions = regions;
-            conn.write.operation = Some(operation);
+            conn.write.atomic = Some(atomic);
             conn.write.commit = header.flags.contains(BaseFlags::COMMIT_COMPLETE);
         }
         Ok(())
@@ -290,16 +290,16 @@ impl<B: Buffer> Engine<B> {
             return Some(Job::Collective);
         }
         let target = &conn.write.iov;
-        let Some(operation) = conn.write.operation else {
+        let Some(atomic) = conn.write.atomic else {
             return Some(Job::Commit(target));
         };
         Some(Job::Atomic {
             target,
-            datatype: operation.datatype,
-            op: operation.op,
-            operands: operation.slot,
-            compare: operation.kind == AtomicKind::Compare,
-            fetch: operation.kind != AtomicKind::Plain,
+            datatype: atomic.datatype,
+            op: atomic.op,
+            operands: atomic.slot,
+            compare: atomic.kind == AtomicKind::Compare,
+            fetch: atomic.kind != AtomicKind::Plain,
         })
     }
 
@@ -328,13 +328,13 @@ impl<B: Buffer> Engine<B> {
             self.free_slot(fetched);
             return self.finish_refused(conn_id);
         }
-        if let Some(operation) = conn.write.operation.take() {
-            conn.write.carried_out = Some((operation.kind, fetched));
+        if let Some(atomic) = conn.write.atomic.take() {
+            conn.write.carried_out = Some((atomic.kind, fetched));
             if conn.write.commit {
                 // The next job; it is answered after that.
-                return self.free_slot(operation.slot);
+                return self.free_slot(atomic.slot);
             }
-            self.free_slot(operation.slot);
+            self.free_slot(atomic.slot);
         }
         self.finish_job(conn_id);
     }

@@ -10,7 +10,7 @@ use crate::Buffer;
 use crate::id::{EpId, MessageId, SlotId, SrxId};
 use crate::matching::Envelope;
 use crate::ring::Ring;
-use crate::stream::arriving::{Arriving, Incoming, RxState, Target};
+use crate::stream::arriving::{ArrivingWrite, Incoming, RxState, Target};
 use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
 use crate::stream::indices::IndexTable;
 use crate::stream::packet_state::Packets;
@@ -24,6 +24,15 @@ pub const CONTROLS_AT_ONCE: usize = 8;
 
 /// The shortest payload in bytes that [`Conn::long_queued`] counts.
 pub const LONG_PAYLOAD_BYTES: u64 = 4 << 10;
+
+/// Payloads of [`LONG_PAYLOAD_BYTES`] and more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LongQueued {
+    /// How many were queued.
+    pub payloads: u64,
+    /// Their bytes in all.
+    pub bytes: u64,
+}
 
 /// What is known of a connection when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +84,13 @@ pub(super) struct Segment<B> {
 /// What to write to the stream next.
 #[derive(Clone, Copy, Debug)]
 pub enum Chunk<B> {
-    /// Bytes of a control message.
-    Control([u8; BASE_LEN], u8),
+    /// The rest of a control message, or of the header of a payload.
+    Control {
+        /// All of it.
+        header: [u8; BASE_LEN],
+        /// How many bytes of it were written before.
+        skip: u8,
+    },
     /// This many bytes from the front of the transmit buffer, behind earlier such chunks.
     TxBuffer(usize),
     /// Bytes of user memory.
@@ -141,8 +155,8 @@ pub struct Conn<B> {
     pub(super) front_sent: u64,
     pub(super) buffered: usize,
     pub(super) queued: u64,
-    /// Payloads of [`LONG_PAYLOAD_BYTES`] and more that were queued, and their bytes in all.
-    pub(super) long_queued: (u64, u64),
+    /// Payloads of [`LONG_PAYLOAD_BYTES`] and more that were queued.
+    pub(super) long_queued: LongQueued,
     pub(super) sent: u64,
     pub(super) dones: Ring<TxDone>,
     pub(super) acks: Ring<TxInfo>,
@@ -164,8 +178,8 @@ pub struct Conn<B> {
     pub(super) rx: RxState,
     pub(super) envelope: Envelope,
     pub(super) cts: IndexTable<CtsEntry>,
-    /// The write that is arriving.
-    pub(super) write: Arriving<B>,
+    /// The write or atomic that is arriving.
+    pub(super) write: ArrivingWrite<B>,
     /// The payload of a member of a group that is arriving.
     pub(super) incoming: Incoming<B>,
     pub(super) kept: u64,
@@ -199,7 +213,10 @@ impl<B: Buffer> Conn<B> {
             front_sent: 0,
             buffered: 0,
             queued: 0,
-            long_queued: (0, 0),
+            long_queued: LongQueued {
+                payloads: 0,
+                bytes: 0,
+            },
             sent: 0,
             dones: Ring::new(),
             acks: Ring::new(),
@@ -222,7 +239,7 @@ impl<B: Buffer> Conn<B> {
                 ack: false,
             },
             cts: IndexTable::new(),
-            write: Arriving::NOTHING,
+            write: ArrivingWrite::NOTHING,
             incoming: Incoming::NOTHING,
             kept: 0,
             kept_count: 0,
@@ -356,9 +373,9 @@ impl<B: Buffer> Conn<B> {
         self.buffered
     }
 
-    /// How many payloads of [`LONG_PAYLOAD_BYTES`] and more were queued to be written, and their bytes in all.
+    /// The payloads of [`LONG_PAYLOAD_BYTES`] and more that were queued to be written.
     #[must_use]
-    pub const fn long_queued(&self) -> (u64, u64) {
+    pub const fn long_queued(&self) -> LongQueued {
         self.long_queued
     }
 

@@ -62,7 +62,9 @@ mod write;
 
 pub use atomic::Job;
 pub use coll::{CollAction, CollPlan};
-pub use conn::{CONTROLS_AT_ONCE, Chunk, Conn, ConnConfig, LONG_PAYLOAD_BYTES, PEER_NAME};
+pub use conn::{
+    CONTROLS_AT_ONCE, Chunk, Conn, ConnConfig, LONG_PAYLOAD_BYTES, LongQueued, PEER_NAME,
+};
 pub use engine::{Engine, EpConfig, Limits};
 pub use fast_send::SmallMessage;
 pub use get::{Get, GetPlace};

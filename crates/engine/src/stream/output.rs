@@ -4,7 +4,7 @@ use ripstop_types::{Errno, Result};
 use ripstop_wire::xnet::base::{BASE_LEN, Header};
 
 use crate::id::SlotId;
-use crate::stream::conn::{Chunk, Conn, LONG_PAYLOAD_BYTES, Segment, Source};
+use crate::stream::conn::{Chunk, Conn, LONG_PAYLOAD_BYTES, LongQueued, Segment, Source};
 use crate::stream::engine::Limits;
 use crate::stream::request::{TxDone, TxInfo};
 use crate::{Buffer, Iov};
@@ -121,8 +121,9 @@ impl<B: Buffer> Conn<B> {
     /// A payload of `len` bytes that is not in the transmit buffer is queued.
     const fn note_queued(&mut self, len: u64) {
         if len >= LONG_PAYLOAD_BYTES {
-            let (payloads, bytes) = self.long_queued;
-            self.long_queued = (payloads.wrapping_add(1), bytes.wrapping_add(len));
+            let LongQueued { payloads, bytes } = &mut self.long_queued;
+            *payloads = payloads.wrapping_add(1);
+            *bytes = bytes.wrapping_add(len);
         }
     }
 
@@ -191,11 +192,11 @@ impl<B: Buffer> Conn<B> {
         let control_waits = !self.control.is_empty();
         if control_waits && self.at_boundary() {
             for index in 0..self.control.len() {
-                let Some(bytes) = self.control.get(index) else {
+                let Some(header) = self.control.get(index) else {
                     break;
                 };
                 let skip = if index == 0 { self.control_sent } else { 0 };
-                if !put(Chunk::Control(bytes, skip)) {
+                if !put(Chunk::Control { header, skip }) {
                     return count;
                 }
             }
@@ -217,7 +218,10 @@ impl<B: Buffer> Conn<B> {
                     at: skip as usize,
                     len: left,
                 },
-                Source::Header(bytes) => Chunk::Control(bytes, BASE_LEN.saturating_sub(left) as u8),
+                Source::Header(header) => Chunk::Control {
+                    header,
+                    skip: BASE_LEN.saturating_sub(left) as u8,
+                },
                 Source::Slot(slot, at) => Chunk::Slot {
                     slot,
                     at: at.saturating_add(skip) as usize,

@@ -96,7 +96,7 @@ impl<B: Buffer> Engine<B> {
                 len,
             },
             Target::Operands => RxWant::Keep {
-                slot: conn.write.operation.and_then(|op| op.slot)?,
+                slot: conn.write.atomic.and_then(|atomic| atomic.slot)?,
                 total: conn.envelope.len,
                 at,
                 len,

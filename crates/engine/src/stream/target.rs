@@ -131,7 +131,7 @@ impl<B: Buffer> Engine<B> {
             Ok((iov, regions)) => {
                 conn.write.iov = iov;
                 conn.write.regions = regions;
-                conn.write.operation = None;
+                conn.write.atomic = None;
                 conn.write.commit = header.flags.contains(BaseFlags::COMMIT_COMPLETE);
                 Target::Write
             }
@@ -266,14 +266,14 @@ impl<B: Buffer> Engine<B> {
         if let Some(conn) = self.conns.get_mut(conn_id) {
             let regions = core::mem::replace(&mut conn.write.regions, NO_REGIONS);
             conn.write.commit = false;
-            let operation = conn.write.operation.take();
+            let atomic = conn.write.atomic.take();
             let carried_out = conn.write.carried_out.take();
             self.release(regions);
             if let Some((_, fetched)) = carried_out {
                 self.free_slot(fetched);
             }
-            if let Some(operation) = operation {
-                self.free_slot(operation.slot);
+            if let Some(atomic) = atomic {
+                self.free_slot(atomic.slot);
             }
         }
     }

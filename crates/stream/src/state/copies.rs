@@ -2,7 +2,7 @@
 
 use ripstop_core::provider::{Copied, Copies};
 use ripstop_engine::id::ConnId;
-use ripstop_engine::stream::LONG_PAYLOAD_BYTES;
+use ripstop_engine::stream::{LONG_PAYLOAD_BYTES, LongQueued};
 
 use crate::state::State;
 use crate::transport::direct_access::DirectAccess as _;
@@ -19,7 +19,8 @@ impl<T: Transport> State<T> {
     /// The long payloads that were queued to be written to a connection.
     pub(crate) fn long_queued(&self, id: ConnId) -> Copied {
         let conn = self.engine.conn(id);
-        let (payloads, bytes) = conn.map_or((0, 0), |conn| conn.long_queued());
+        let LongQueued { payloads, bytes } =
+            conn.map(|conn| conn.long_queued()).unwrap_or_default();
         Copied { payloads, bytes }
     }
 

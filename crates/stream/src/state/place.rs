@@ -154,7 +154,7 @@ pub(crate) fn write(
     let mut buffered = buffered;
     for (vec, chunk) in vecs.iter_mut().zip(chunks) {
         *vec = match chunk {
-            Chunk::Control(bytes, skip) => IoVec::from_slice(&bytes[usize::from(*skip)..]),
+            Chunk::Control { header, skip } => IoVec::from_slice(&header[usize::from(*skip)..]),
             Chunk::TxBuffer(len) => {
                 let (now, later) = buffered.split_at((*len).min(buffered.len()));
                 buffered = later;

@@ -38,7 +38,10 @@ fn told(f: &mut Fixture) -> Vec<u64> {
     let limits = chunks[..count]
         .iter()
         .filter_map(|chunk| match chunk {
-            Chunk::Control(bytes, 0) => Header::parse(ByteOrder::Little, bytes).ok(),
+            Chunk::Control {
+                header: bytes,
+                skip: 0,
+            } => Header::parse(ByteOrder::Little, bytes).ok(),
             _ => None,
         })
         .filter(|header| header.op == Op::EagerLimit)

@@ -56,7 +56,10 @@ fn told(f: &mut Fixture) -> Vec<(Op, u16)> {
     let told = chunks[..count]
         .iter()
         .filter_map(|chunk| match chunk {
-            Chunk::Control(bytes, 0) => Header::parse(ByteOrder::Little, bytes).ok(),
+            Chunk::Control {
+                header: bytes,
+                skip: 0,
+            } => Header::parse(ByteOrder::Little, bytes).ok(),
             _ => None,
         })
         .map(|header| (header.op, header.index(true)))

@@ -236,7 +236,10 @@ impl Fixture {
         chunks[..count]
             .iter()
             .map(|chunk| match chunk {
-                Chunk::Control(bytes, skip) => ('c', bytes.len() - usize::from(*skip)),
+                Chunk::Control {
+                    header: bytes,
+                    skip,
+                } => ('c', bytes.len() - usize::from(*skip)),
                 Chunk::TxBuffer(len) => ('s', *len),
                 Chunk::User { len, .. } => ('u', *len),
                 Chunk::Slot { len, .. } => ('k', *len),

@@ -15,7 +15,7 @@ fn last_packet(f: &Fixture) -> (Body, Option<u64>) {
     let (mut bytes, mut slot) = (Vec::new(), None);
     for chunk in &chunks[..count] {
         match chunk {
-            Chunk::Control(header, skip) => bytes.extend(&header[usize::from(*skip)..]),
+            Chunk::Control { header, skip } => bytes.extend(&header[usize::from(*skip)..]),
             Chunk::Slot { at: 0, len, .. } => slot = Some(*len as u64),
             other => panic!("{other:?}"),
         }

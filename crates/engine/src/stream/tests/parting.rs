@@ -40,7 +40,10 @@ impl Fixture {
         let mut bytes = Vec::new();
         for chunk in &chunks[..count] {
             match chunk {
-                Chunk::Control(piece, skip) => bytes.extend_from_slice(&piece[*skip as usize..]),
+                Chunk::Control {
+                    header: piece,
+                    skip,
+                } => bytes.extend_from_slice(&piece[*skip as usize..]),
                 other => panic!("{other:?}"),
             }
         }

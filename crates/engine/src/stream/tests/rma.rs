@@ -68,7 +68,10 @@ impl Fixture {
         chunks[..count]
             .iter()
             .filter_map(|chunk| match chunk {
-                Chunk::Control(bytes, 0) => Some(Header::parse(ByteOrder::Little, bytes).unwrap()),
+                Chunk::Control {
+                    header: bytes,
+                    skip: 0,
+                } => Some(Header::parse(ByteOrder::Little, bytes).unwrap()),
                 _ => None,
             })
             .collect()
