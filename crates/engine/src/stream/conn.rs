@@ -117,11 +117,13 @@ pub enum Chunk<B> {
 #[derive(Debug)]
 pub struct Conn<B> {
     pub(super) config: ConnConfig,
+    /// The receive context that its messages are matched in.
     pub(super) srx: Option<SrxId>,
+    /// The handshake is done.
     pub(super) up: bool,
     /// Its messages are in packets.
     pub(super) packets: Option<Packets>,
-    /// Connected, with no deferred operations.
+    /// What is posted next need not be deferred, see [`Self::settle_ready`].
     pub(super) ready_to_send: bool,
     /// Messages shorter than this, of any kind, may be written before anything of them is noted, if
     /// `ready_to_send`: those of that length do not wait for their receive.
@@ -132,6 +134,7 @@ pub struct Conn<B> {
     pub(super) fence: bool,
     /// See [`EpConfig::after_reads`](super::EpConfig::after_reads).
     pub(super) after_reads: bool,
+    /// The byte order of headers.
     pub(super) order: ByteOrder,
     /// Tagged messages longer than this wait for their receive.
     pub(super) eager_max: u64,
@@ -141,25 +144,35 @@ pub struct Conn<B> {
     pub(super) get_min: u64,
     /// The receiver gets messages if it is asked to.
     pub(super) can_get: bool,
-    /// Messages until the next ones that go the other way.
+    /// Messages until the next probes: messages that go the other way (by the stream, or to be got), so that the receiver
+    /// learns which of the two is faster.
     pub(super) get_countdown: u32,
     /// The value that it started from.
     pub(super) between_probes: u32,
-    /// How many messages of the present row are still to go the other way.
+    /// How many probes of the present row are still to be sent.
     pub(super) probes_left: u32,
     /// The peer was told to hold back all but short messages.
     pub(super) limits_peer: bool,
+    /// What both sides have of the protocol beyond that of C peers.
     pub(super) extensions: Extensions,
 
+    /// What is to be written, in the order of the stream.
     pub(super) segments: Ring<Segment<B>>,
+    /// Bytes of the first segment that were written.
     pub(super) front_sent: u64,
+    /// Bytes of the segments that are in the transmit buffer.
     pub(super) buffered: usize,
+    /// The position in the stream behind the last segment; control messages do not count.
     pub(super) queued: u64,
     /// Payloads of [`LONG_PAYLOAD_BYTES`] and more that were queued.
     pub(super) long_queued: LongQueued,
+    /// The position up to which the stream was written.
     pub(super) sent: u64,
+    /// Operations that are queued, in the order in which their last bytes are written.
     pub(super) dones: Ring<TxDone>,
+    /// Operations that were written and wait for the peer's acknowledgement, in order.
     pub(super) acks: Ring<TxInfo>,
+    /// Messages whose payload waits at this side for the receiver, and atomics in packets that wait for their result.
     pub(super) rts: IndexTable<RtsEntry<B>>,
     /// Reads whose response has not come whole, in order.
     pub(super) reads: Ring<ReadEntry<B>>,
@@ -169,20 +182,30 @@ pub struct Conn<B> {
     pub(super) owed: u32,
     /// Bytes of those that are kept for that.
     pub(super) fetched: u64,
+    /// Operations that are not queued yet, in order.
     pub(super) deferred: Ring<Deferred<B>>,
+    /// Control messages, which are written before the next message.
     pub(super) control: Ring<[u8; BASE_LEN]>,
+    /// Bytes of the first of them that were written.
     pub(super) control_sent: u8,
 
+    /// The header that is arriving.
     pub(super) header: [u8; MAX_UNIT_HEADER],
+    /// Bytes of it that have come.
     pub(super) header_have: u8,
+    /// What the next bytes of the stream are.
     pub(super) rx: RxState,
+    /// The message that is arriving.
     pub(super) envelope: Envelope,
+    /// Messages of the peer whose payload waits there, and has its place here.
     pub(super) cts: IndexTable<CtsEntry>,
     /// The write or atomic that is arriving.
     pub(super) write: ArrivingWrite<B>,
     /// The payload of a member of a group that is arriving.
     pub(super) incoming: Incoming<B>,
+    /// What its unexpected messages that are kept count, see [`Limits::kept_bytes`](super::Limits::kept_bytes).
     pub(super) kept: u64,
+    /// How many they are.
     pub(super) kept_count: u32,
     /// Noted as waiting for room that other connections take.
     pub(super) starved: bool,
