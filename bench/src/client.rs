@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ripstop_core::Info;
 use ripstop_core::provider::{
     AddressVector as _, CompletionQueue, Domain, Endpoint as _, Fabric as _, MemoryRegion as _,
-    MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
+    MrAttr, Provider, RecvKind, RmaCall, SendKind,
 };
 use ripstop_foreign::{ForeignProvider, Library};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
@@ -187,15 +187,8 @@ impl<D: Domain> Both<D> {
 
     /// Lets the peer write to the target and read it; and registers the memory that reads go to.
     fn expose(&self, domain: &Arc<D>) -> Result<[Arc<D::Mr>; 2]> {
-        let register = |memory, access, requested_key| {
-            let attr = MrAttr {
-                iov: vec![memory],
-                access,
-                offset: 0,
-                requested_key,
-                flags: Flags::empty(),
-                shared: Sharing::Never,
-            };
+        let register = |memory, access, key| {
+            let attr = MrAttr::of_buf(memory, access, key);
             domain.mr(&attr).context("fi_mr_reg")
         };
         Ok([
@@ -210,19 +203,9 @@ impl<D: Domain> Both<D> {
         let stamp = self.stamp.to_ne_bytes();
         let from = self.short[0];
         copy_out(from, &stamp);
-        let remote = [RmaIov {
-            addr: self.target_addr,
-            len: SIZE as u64,
-            key: to.key(),
-        }];
-        let call = RmaCall {
-            remote: &remote,
-            peer: self.from.peer,
-            data: None,
-            context: 0,
-            flags: None,
-        };
-        self.from.ep.write(&[from], &call).context("fi_write")?;
+        let remote = self.remote(to);
+        let written = self.from.ep.write(&[from], &self.call(&remote));
+        written.context("fi_write")?;
         self.completed()?;
         for reads in 0..PATIENCE {
             read(&*self.to.cq)?;
@@ -280,20 +263,31 @@ impl<D: Domain> Both<D> {
 
     #[inline]
     fn post_read(&self, from: &Arc<D::Mr>) -> Result<()> {
-        let remote = [RmaIov {
+        let remote = self.remote(from);
+        let posted = self.from.ep.read(&[self.short[1]], &self.call(&remote));
+        posted.context("fi_read")
+    }
+
+    /// The target, as the peer knows it.
+    #[inline]
+    fn remote(&self, target: &Arc<D::Mr>) -> [RmaIov; 1] {
+        [RmaIov {
             addr: self.target_addr,
             len: SIZE as u64,
-            key: from.key(),
-        }];
-        let call = RmaCall {
-            remote: &remote,
+            key: target.key(),
+        }]
+    }
+
+    /// A read or a write of that memory, without flags of its own.
+    #[inline]
+    const fn call<'a>(&self, remote: &'a [RmaIov]) -> RmaCall<'a> {
+        RmaCall {
+            remote,
             peer: self.from.peer,
             data: None,
             context: 0,
             flags: None,
-        };
-        let posted = self.from.ep.read(&[self.short[1]], &call);
-        posted.context("fi_read")
+        }
     }
 
     /// Reads until a send or write is complete.

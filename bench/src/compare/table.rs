@@ -6,7 +6,7 @@ use ripstop_cli::perf::{Kind, WINDOW, bytes, digits};
 use serde_json::{Value, json};
 
 use super::samples::{Distance, FAR_FROM_NS, Record, Spread, Sweep, Taken};
-use super::targets::{ELSEWHERE, Verdict, missing};
+use super::targets::{ALL, ELSEWHERE, Verdict, missing};
 use crate::subject::{Role, Subject};
 use crate::table::{align_right, table};
 
@@ -33,7 +33,7 @@ pub(super) fn print(record: &Record, verdicts: &[Verdict]) {
     for distance in record.distances() {
         for provider in record.providers() {
             for sweep in [Sweep::Size, Sweep::Depth, Sweep::Peers] {
-                for kind in kinds() {
+                for &kind in ALL {
                     let tests = record.tests.iter();
                     let tests: Vec<&Taken> = tests
                         .filter(|taken| taken.provider == provider && taken.kind == kind)
@@ -79,21 +79,6 @@ pub(super) fn json(record: &Record, verdicts: &[Verdict]) -> Value {
     };
     let groups: Vec<Value> = record.distances().into_iter().map(group).collect();
     json!({ "groups": groups, "targets": verdicts, "run": record })
-}
-
-/// All kinds, one direction before both.
-fn kinds() -> [Kind; 9] {
-    [
-        Kind::Latency,
-        Kind::Exchange,
-        Kind::Stream,
-        Kind::StreamBoth,
-        Kind::Write,
-        Kind::WriteBoth,
-        Kind::Read,
-        Kind::ReadBoth,
-        Kind::Gather,
-    ]
 }
 
 /// What the tests of a sweep differ in besides their size.

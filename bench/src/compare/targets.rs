@@ -61,7 +61,8 @@ const RATES: &[Kind] = &[
     Kind::Read,
     Kind::ReadBoth,
 ];
-const ALL: &[Kind] = &[
+/// All kinds, one direction before both.
+pub(super) const ALL: &[Kind] = &[
     Kind::Latency,
     Kind::Exchange,
     Kind::Stream,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use ripstop_core::Info;
 use ripstop_core::provider::{
-    CompletionQueue as _, Domain, Endpoint as _, MrAttr, RecvKind, SendKind, Sharing,
+    CompletionQueue as _, Domain, Endpoint as _, MrAttr, RecvKind, SendKind,
 };
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_types::{Errno, FiAddr, Flags, Mode, MrMode};
@@ -73,14 +73,7 @@ fn register<D: Domain>(
     access: Flags,
     requested_key: u64,
 ) -> Result<Arc<D::Mr>> {
-    let attr = MrAttr {
-        iov: vec![buf],
-        access,
-        offset: 0,
-        requested_key,
-        flags: Flags::empty(),
-        shared: Sharing::Never,
-    };
+    let attr = MrAttr::of_buf(buf, access, requested_key);
     domain.mr(&attr).context("fi_mr_reg")
 }
 

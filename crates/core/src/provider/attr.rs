@@ -60,6 +60,21 @@ pub struct MrAttr {
     pub shared: Sharing,
 }
 
+impl MrAttr {
+    /// One buffer as `fi_mr_reg` registers it, which peers do not map.
+    #[must_use]
+    pub fn of_buf(buf: UserBuf, access: Flags, requested_key: u64) -> Self {
+        Self {
+            iov: vec![buf],
+            access,
+            offset: 0,
+            requested_key,
+            flags: Flags::empty(),
+            shared: Sharing::Never,
+        }
+    }
+}
+
 /// Whether peers on this machine may map registered memory. Those that do reach all of the memory
 /// that its descriptor names, and a hostile one may do so as long as that lives.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use ripstop_core::eq::{EqAttr, Event};
 use ripstop_core::hints::Request;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Domain, Endpoint, Fabric,
-    MemoryRegion, MrAttr, PassiveEp, Provider, RecvKind, RmaCall, SendKind, Sharing,
+    MemoryRegion, MrAttr, PassiveEp, Provider, RecvKind, RmaCall, SendKind,
 };
 use ripstop_core::registry::{ProviderInfo, Refusal};
 use ripstop_core::{DomainAttr, EpAttr, EventQueue, FidToken, Hints, Info};
@@ -244,14 +244,11 @@ fn peers_memory_is_written_and_read() {
     b.meet(&a);
     let target = Parked::park(vec![0; 4096]);
     let mr = domain
-        .mr(&MrAttr {
-            iov: vec![target.buf()],
-            access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
-            offset: 0,
-            requested_key: 9,
-            flags: Flags::empty(),
-            shared: Sharing::Never,
-        })
+        .mr(&MrAttr::of_buf(
+            target.buf(),
+            Flags::REMOTE_READ | Flags::REMOTE_WRITE,
+            9,
+        ))
         .unwrap();
     let base = match info.domain.mr_mode.contains(MrMode::VIRT_ADDR) {
         true => target.buf().addr() as u64,

@@ -17,7 +17,6 @@ use common::{LONG, Side, between, pattern};
 use device::{Device, SIZE, given_back, given_back_early};
 use process::{is_program, run};
 use ripstop::{Access, Domain, Hints, Op, Outcome, Progress};
-use ripstop_core::provider::Sharing;
 use ripstop_core::provider::{Domain as _, Fabric as _, MemoryRegion as _, MrAttr, Provider as _};
 use ripstop_mem::Parked;
 use ripstop_types::Flags;
@@ -251,14 +250,7 @@ fn a_region_that_says_it_has_ended_has_ended_at_the_device() {
     let fabric = RxmVerbsProvider::new().fabric(&info.fabric).unwrap();
     let domain = fabric.safe_domain(&info).unwrap();
     let memory = Parked::park(vec![0; SIZE]);
-    let attr = MrAttr {
-        iov: vec![memory.buf()],
-        access: Flags::REMOTE_READ | Flags::REMOTE_WRITE,
-        offset: 0,
-        requested_key: 0,
-        flags: Flags::empty(),
-        shared: Sharing::Never,
-    };
+    let attr = MrAttr::of_buf(memory.buf(), Flags::REMOTE_READ | Flags::REMOTE_WRITE, 0);
     let region = domain.mr(&attr).unwrap();
     let device = Device::loaded();
     let before = device.ended();

@@ -8,7 +8,7 @@ use crate::common;
 use crate::freed::unpark;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, MemoryRegion, MrAttr,
-    RecvKind, RmaCall, ScalableEp, SendKind, Sharing,
+    RecvKind, RmaCall, ScalableEp, SendKind,
 };
 use ripstop_core::{Address, FidToken, Info, RxAttr, TxAttr};
 use ripstop_mem::Parked;
@@ -150,14 +150,7 @@ fn a_write_tells_the_context_it_names() {
     let (a, b) = (open(&domain, &info), open(&domain, &info));
     let to_b = a.insert(&b);
     let region = Parked::park(vec![0; 4]);
-    let attr = MrAttr {
-        iov: vec![region.buf()],
-        access: Flags::REMOTE_WRITE,
-        offset: 0,
-        requested_key: 5,
-        flags: Flags::empty(),
-        shared: Sharing::Never,
-    };
+    let attr = MrAttr::of_buf(region.buf(), Flags::REMOTE_WRITE, 5);
     let mr = domain.mr(&attr).unwrap();
     let remote = [RmaIov {
         addr: 0,

@@ -8,7 +8,7 @@ use crate::common;
 use crate::freed::unpark;
 use ripstop_core::provider::{
     AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, DataCall, Direction,
-    Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind, Sharing,
+    Domain, Endpoint, Fabric, MemoryRegion, MrAttr, Provider, RecvKind, RmaCall, SendKind,
     Threshold, Work, WorkOp,
 };
 use ripstop_core::{FidToken, Info, TxAttr};
@@ -179,14 +179,7 @@ fn parked(bytes: &[u8]) -> Parked {
 on_both!(what_is_injected_by_default_stays_injected, 0, end => {
     let go = end.counter();
     let (text, target) = (parked(&[7; 32]), parked(&[0; 32]));
-    let mr = end.domain.mr(&MrAttr {
-        iov: vec![target.buf()],
-        access: Flags::REMOTE_WRITE,
-        offset: 0,
-        requested_key: 9,
-        flags: Flags::empty(),
-        shared: Sharing::Never,
-    }).unwrap();
+    let mr = end.domain.mr(&MrAttr::of_buf(target.buf(), Flags::REMOTE_WRITE, 9)).unwrap();
     let (iov, remote) = ([text.buf()], [RmaIov { addr: 0, len: 32, key: mr.key() }]);
     let write = RmaCall { flags: None, ..end.rma(&remote) };
     let counter = &go;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ripstop_core::provider::{Domain, Fabric, MrAttr, Sharing};
+use ripstop_core::provider::{Domain, Fabric, MrAttr};
 use ripstop_mem::{Parked, UserBuf, copy_in, copy_out};
 use ripstop_os::SharedBuf;
 use ripstop_types::{self as types, Context, Errno, Flags};
@@ -276,14 +276,11 @@ impl<W: Way> Table<W> {
         };
         let bufs = bufs.iter().map(Parked::buf).filter(|buf| !buf.is_empty());
         let regions = bufs.enumerate().map(|(index, buf)| {
-            let attr = MrAttr {
-                iov: vec![buf],
-                access: Flags::SEND | Flags::RECV | Flags::READ | Flags::WRITE,
-                offset: 0,
-                requested_key: OWN_KEYS + (context as u64) * BUFS + index as u64,
-                flags: Flags::empty(),
-                shared: Sharing::Never,
-            };
+            let attr = MrAttr::of_buf(
+                buf,
+                Flags::SEND | Flags::RECV | Flags::READ | Flags::WRITE,
+                OWN_KEYS + (context as u64) * BUFS + index as u64,
+            );
             W::register(&domain, Form::Reg, &attr)
         });
         regions.collect()
