@@ -12,7 +12,7 @@ use core::ffi::{c_int, c_ulong, c_void};
 use core::ops::Range;
 use core::ptr;
 
-use c::device::{is_program, run};
+use c::device::{Registrations, is_program, run};
 use c::*;
 use libloading::os::unix::{Library, RTLD_LAZY};
 use ripstop_abi::*;
@@ -27,15 +27,6 @@ const LEN: usize = 1 << 20;
 
 /// With it registrations are kept.
 const WATCHED: (&str, &str) = ("FI_MR_CACHE_MONITOR", "userfaultfd");
-
-/// What the device counts (`registrations`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-struct Registrations {
-    made: c_ulong,
-    ended: c_ulong,
-    refuse: c_ulong,
-}
 
 /// Whether memory can be watched here.
 fn can_watch() -> bool {

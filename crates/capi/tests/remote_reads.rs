@@ -11,7 +11,7 @@ mod c;
 use core::ffi::{c_int, c_ulong, c_void};
 use core::ptr;
 
-use c::device::{is_program, run};
+use c::device::{HOLD_ALL, Registrations, Requests, is_program, run};
 use c::side::{Memory, REMOTE, Region, Side};
 use c::*;
 use libloading::os::unix::{Library, RTLD_LAZY};
@@ -35,19 +35,11 @@ macro_rules! program {
     };
 }
 
-/// What the device says of requests (`requests`), and what lets them go.
-#[derive(Debug)]
-#[repr(C)]
-struct Requests {
-    hold: c_ulong,
-    reads: c_ulong,
-}
-
 /// The device.
 struct Device {
     requests: *mut Requests,
-    /// How many registrations were made, and how many have ended.
-    registrations: *const [c_ulong; 2],
+    registrations: *const Registrations,
+    /// Carries out what is held back.
     let_go: unsafe extern "C" fn(),
 }
 
@@ -65,7 +57,7 @@ impl Device {
     }
 
     fn hold(&self) {
-        unsafe { (*self.requests).hold = 1 };
+        unsafe { (*self.requests).hold = HOLD_ALL };
     }
 
     /// Reads that were posted.
@@ -75,14 +67,12 @@ impl Device {
 
     /// Registrations that were made.
     fn made(&self) -> c_ulong {
-        let [made, _] = unsafe { ptr::read_volatile(self.registrations) };
-        made
+        unsafe { ptr::read_volatile(self.registrations) }.made
     }
 
     /// Those that have ended.
     fn ended(&self) -> c_ulong {
-        let [_, ended] = unsafe { ptr::read_volatile(self.registrations) };
-        ended
+        unsafe { ptr::read_volatile(self.registrations) }.ended
     }
 
     fn let_go(&self) {

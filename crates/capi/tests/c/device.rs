@@ -1,9 +1,40 @@
 //! An RDMA device for a test that runs itself again in a process of its own: the one of `bench/device`.
 
+use std::ffi::c_ulong;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+/// What the device is told and says of requests (`requests` in `device.c`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Requests {
+    /// Which are held back: none, [`HOLD_ALL`] or [`HOLD_READS`].
+    pub hold: c_ulong,
+    /// Reads that were posted.
+    pub reads: c_ulong,
+    /// Requests that are held back now.
+    pub held: c_ulong,
+}
+
+/// Of [`Requests::hold`]: all of them.
+pub const HOLD_ALL: c_ulong = 1;
+
+/// Of [`Requests::hold`]: reads.
+pub const HOLD_READS: c_ulong = 2;
+
+/// What the device counts of registrations of memory (`registrations` in `device.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Registrations {
+    /// How many were made.
+    pub made: c_ulong,
+    /// How many have ended.
+    pub ended: c_ulong,
+    /// How many of the next are refused.
+    pub refuse: c_ulong,
+}
 
 /// Set in the process that is the program.
 const PROGRAM: &str = "RIPSTOP_DEVICE_PROGRAM";

@@ -2,11 +2,12 @@
 //! The device of `bench/device`, and an allocator that asks it about all memory that is given back.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ffi::c_ulong;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libloading::os::unix::{Library, RTLD_LAZY};
+
+use crate::process::{HOLD_READS, Registrations, Requests};
 
 /// The length of the buffers that are counted; nothing else has it.
 pub(crate) const SIZE: usize = 300_007;
@@ -64,25 +65,6 @@ unsafe impl GlobalAlloc for Watching {
         unsafe { System.dealloc(memory, layout) }
     }
 }
-
-/// What the device counts (`registrations`).
-#[repr(C)]
-struct Registrations {
-    made: u64,
-    ended: u64,
-    refuse: u64,
-}
-
-/// What the device says of requests (`requests`), and what it holds back.
-#[repr(C)]
-struct Requests {
-    hold: c_ulong,
-    reads: c_ulong,
-    held: c_ulong,
-}
-
-/// Of [`Requests::hold`]: reads.
-const HOLD_READS: c_ulong = 2;
 
 /// The device, as a test sees it.
 pub(crate) struct Device {

@@ -6,7 +6,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod device;
-#[allow(unreachable_pub, reason = "tests of another crate have it, too")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "tests of another crate have it, too"
+)]
 #[path = "../../../capi/tests/c/device.rs"]
 mod process;
 
