@@ -20,6 +20,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// Messages in one packet, in several, and such that the receiver's device reads.
 const SIZES: [usize; 4] = [0, 64, 20_000, 1 << 20];
 
+/// The tags of messages, from 0 on: one for each of [`SIZES`] that is not empty.
+const TAGS: u64 = 3;
+
 /// Bytes of the memory that the server lets the client reach.
 const MEMORY: usize = 1 << 20;
 
@@ -39,6 +42,11 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at * 31 + seed * 7 + at / 251) as u8)
         .collect()
+}
+
+/// The message that is sent with this tag, one of [`TAGS`].
+fn tagged(tag: u64) -> Vec<u8> {
+    pattern(SIZES[tag as usize + 1], tag as usize)
 }
 
 fn check(what: &str, got: &[u8], expected: &[u8]) -> Result<()> {
@@ -80,6 +88,13 @@ impl Side {
         buf.truncate(received?.len);
         Ok(buf)
     }
+
+    /// Receives the message of this tag, and checks it.
+    fn recv_tagged(&self, what: &str, tag: u64) -> Result<Vec<u8>> {
+        let got = self.trecv(MEMORY, tag)?;
+        check(what, &got, &tagged(tag))?;
+        Ok(got)
+    }
 }
 
 /// Waits for a client, which says its address first, and serves it.
@@ -100,14 +115,8 @@ fn serve(domain: &Domain) -> Result<()> {
         side.send(got)?;
     }
     // By their tags, and not in the order in which they were sent.
-    for tag in 0..3 {
-        let got = side.trecv(MEMORY, tag)?;
-        check(
-            "a tagged message",
-            &got,
-            &pattern(SIZES[tag as usize + 1], tag as usize),
-        )?;
-        side.tsend(got, tag)?;
+    for tag in 0..TAGS {
+        side.tsend(side.recv_tagged("a tagged message", tag)?, tag)?;
     }
     share(&side, &memory)?;
     println!("rdma_pair: all right");
@@ -148,17 +157,11 @@ fn call(domain: &Domain, server: Address) -> Result<()> {
         println!("rdma_pair: a message of {size} bytes went there and back");
     }
     for tag in [2, 0, 1] {
-        let message = pattern(SIZES[tag as usize + 1], tag as usize);
         // Not awaited: the server takes another one first.
-        drop(side.ep.tsend(message, tag, side.peer));
+        drop(side.ep.tsend(tagged(tag), tag, side.peer));
     }
-    for tag in 0..3 {
-        let got = side.trecv(MEMORY, tag)?;
-        check(
-            "a tagged echo",
-            &got,
-            &pattern(SIZES[tag as usize + 1], tag as usize),
-        )?;
+    for tag in 0..TAGS {
+        side.recv_tagged("a tagged echo", tag)?;
     }
     println!("rdma_pair: tagged messages found their receives");
     reach(&side, memory)?;
