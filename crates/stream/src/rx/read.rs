@@ -7,7 +7,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::rx::whole::{consume_whole, consume_writes};
 use crate::state::State;
-use crate::state::place::{copy_slot, copy_user, read_memory, read_slot, store};
+use crate::state::place::{PayloadRead, copy_slot, copy_user, read_memory, read_slot, store};
 use crate::system::System;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
@@ -53,7 +53,7 @@ impl<T: Transport> State<T> {
         let Some(link) = &connection.link else {
             return Err(Errno::EAGAIN);
         };
-        let (placed, read) = match engine.rx_want(id) {
+        let PayloadRead { placed, behind } = match engine.rx_want(id) {
             RxWant::Blocked | RxWant::Job => return Err(Errno::EAGAIN),
             RxWant::Header => return read_to(link.recv(rx_buffer)),
             RxWant::Place { iov, at, len } => {
@@ -78,13 +78,13 @@ impl<T: Transport> State<T> {
                 let want = usize::try_from(left)
                     .unwrap_or(usize::MAX)
                     .min(rx_buffer.len());
-                let dropped = read_to(link.recv(&mut rx_buffer[..want]))?;
-                (dropped, dropped)
+                let placed = read_to(link.recv(&mut rx_buffer[..want]))?;
+                PayloadRead { placed, behind: 0 }
             }
         };
         engine.rx_placed(id, placed as u64);
         self.yield_policy.note_payload(!engine.rx_in_header(id));
-        Ok(read - placed)
+        Ok(behind)
     }
 
     /// Handles the outcome of a read; returns whether to read on.

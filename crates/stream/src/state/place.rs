@@ -41,15 +41,23 @@ pub(crate) fn pieces(
     })
 }
 
+/// How many bytes a read has brought of which the first belong to a payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PayloadRead {
+    /// Those of the payload, which are at their place.
+    pub(crate) placed: usize,
+    /// Those behind it, in the receive buffer.
+    pub(crate) behind: usize,
+}
+
 /// Reads a payload into segments of memory, fewer than `VECS`, and what follows into `rx_buffer`.
-/// Returns the bytes that are payload, and all.
 pub(crate) fn read_memory<const VECS: usize>(
     link: &impl Link,
     segments: &[UserBuf],
     at: u64,
     len: u64,
     rx_buffer: &mut [u8],
-) -> Result<(usize, usize)> {
+) -> Result<PayloadRead> {
     let mut vecs = [const { IoVecMut::EMPTY }; VECS];
     let mut count = 0;
     for (vec, piece) in vecs.iter_mut().zip(pieces(segments, at, len)) {
@@ -67,18 +75,21 @@ pub(crate) fn read_slot(
     at: u64,
     len: u64,
     rx_buffer: &mut [u8],
-) -> Result<(usize, usize)> {
+) -> Result<PayloadRead> {
     let room = slot_range(memory, at, len);
     let mut vecs = [IoVecMut::from_slice(room), IoVecMut::from_slice(rx_buffer)];
     split(link.recvv(&mut vecs)?, len)
 }
 
-fn split(read: usize, len: u64) -> Result<(usize, usize)> {
+fn split(read: usize, len: u64) -> Result<PayloadRead> {
     if read == 0 {
         return Err(Errno::ECONNRESET);
     }
     let placed = usize::try_from(len).unwrap_or(usize::MAX).min(read);
-    Ok((placed, read))
+    Ok(PayloadRead {
+        placed,
+        behind: read - placed,
+    })
 }
 
 fn slot_range(memory: &mut [u8], at: u64, len: u64) -> &mut [u8] {

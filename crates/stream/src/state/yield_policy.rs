@@ -2,6 +2,15 @@
 
 use std::time::Duration;
 
+/// How many idle polls there are between yields.
+#[derive(Clone, Copy, Debug)]
+struct IdlePolls {
+    /// Before the first yield.
+    first: u32,
+    /// Between two after that.
+    next: u32,
+}
+
 /// Counts the program's polls of a domain that find nothing, and says when to yield.
 ///
 /// After many idle polls in a row, what the program waits for may be the work of a thread that has
@@ -14,8 +23,8 @@ use std::time::Duration;
 /// and its peer get on only while both of them run.
 #[derive(Debug)]
 pub(crate) struct YieldPolicy {
-    /// Idle polls without a crowd: before the first yield, and between two after that.
-    usual: (u32, u32),
+    /// Those without a crowd.
+    usual: IdlePolls,
     /// Both beside a thread that computes.
     beside_work: u32,
     /// Idle polls until the next yield; never 0 between two polls.
@@ -79,18 +88,19 @@ impl YieldPolicy {
 
     /// For a transport whose idle polls are system calls (`calls`), or are not and are much faster.
     pub(crate) const fn new(calls: bool) -> Self {
-        let (usual, beside_work) = match calls {
-            true => ((Self::FIRST, Self::NEXT), Self::BESIDE_WORK),
+        let (first, next, beside_work) = match calls {
+            true => (Self::FIRST, Self::NEXT, Self::BESIDE_WORK),
             false => (
-                (Self::WITHOUT_CALLS, Self::WITHOUT_CALLS),
+                Self::WITHOUT_CALLS,
+                Self::WITHOUT_CALLS,
                 Self::BESIDE_WORK_WITHOUT_CALLS,
             ),
         };
         Self {
-            usual,
+            usual: IdlePolls { first, next },
             beside_work,
-            left: usual.0,
-            first: usual.0,
+            left: first,
+            first,
             measures: true,
             crowd: 0,
             arriving: false,
@@ -128,15 +138,15 @@ impl YieldPolicy {
     #[inline]
     pub(crate) const fn next_yield(&mut self) -> YieldNow {
         if !self.measures {
-            self.left = self.usual.1;
+            self.left = self.usual.next;
             return YieldNow::Yes;
         }
         if self.arriving && self.awaits_payload {
             self.arriving = false;
-            self.left = self.usual.0;
+            self.left = self.usual.first;
             return YieldNow::No;
         }
-        self.left = self.usual.1;
+        self.left = self.usual.next;
         YieldNow::Measure
     }
 
@@ -171,7 +181,7 @@ impl YieldPolicy {
         self.measures = self.crowd > 0 || others == Others::Work;
         (self.first, self.left) = match (self.crowd, others) {
             (_, Others::Work) => (self.beside_work, self.beside_work),
-            (0, _) => self.usual,
+            (0, _) => (self.usual.first, self.usual.next),
             _ => (Self::CROWDED, Self::CROWDED),
         };
     }
@@ -271,9 +281,9 @@ mod tests {
             }
             // It is gone.
             policy.note(Others::None);
-            assert_eq!(until_yield(&mut policy), policy.usual.1);
+            assert_eq!(until_yield(&mut policy), policy.usual.next);
             policy.note_found();
-            assert_eq!(until_yield(&mut policy), policy.usual.0);
+            assert_eq!(until_yield(&mut policy), policy.usual.first);
         }
     }
 
