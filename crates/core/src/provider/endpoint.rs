@@ -30,16 +30,17 @@ pub trait Endpoint: Sized + 'static {
     /// MSG or RDM.
     fn ep_type(&self) -> EpType;
 
-    /// Binds a completion queue; `flags` are `TRANSMIT`, `RECV` and `SELECTIVE_COMPLETION`.
+    /// Binds a completion queue; `flags` are `SEND` (which is `FI_TRANSMIT`), `RECV` and `SELECTIVE_COMPLETION`.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for other flags, an enabled endpoint or a second queue.
+    /// [`Errno::EBADFLAGS`] for other flags, [`Errno::EDOMAIN`] for a queue of another domain, [`Errno::EINVAL`]
+    /// for an enabled endpoint or a second queue.
     fn bind_cq(&self, cq: &Arc<<Self::Domain as Domain>::Cq>, flags: Flags) -> Result<()>;
 
     /// Binds a counter; `flags` are any of `SEND`, `RECV`, `READ`, `WRITE`, `REMOTE_*`.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] as above.
+    /// As for [`Endpoint::bind_cq`].
     fn bind_counter(
         &self,
         counter: &Arc<<Self::Domain as Domain>::Counter>,
@@ -49,19 +50,19 @@ pub trait Endpoint: Sized + 'static {
     /// Binds the address vector (RDM).
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] as above.
+    /// [`Errno::EINVAL`] for one of another domain, an enabled endpoint or a second one.
     fn bind_av(&self, av: &Arc<<Self::Domain as Domain>::Av>) -> Result<()>;
 
     /// Binds the event queue (MSG).
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] as above.
+    /// [`Errno::EINVAL`] for a second one.
     fn bind_eq(&self, eq: &Arc<EventQueue>) -> Result<()>;
 
     /// Receives from a shared context instead of its own queue.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] as above. Endpoints with address vectors that share a context must
+    /// [`Errno::EINVAL`] as for [`Endpoint::bind_av`], or [`Errno::EDOMAIN`] for one of another domain. Endpoints with address vectors that share a context must
     /// have the same one, or [`Endpoint::enable`] refuses.
     fn bind_srx(&self, srx: &Arc<<Self::Domain as Domain>::SharedRx>) -> Result<()>;
 
@@ -77,7 +78,7 @@ pub trait Endpoint: Sized + 'static {
     /// to those of the endpoint.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] as above.
+    /// [`Errno::EINVAL`] as for [`Endpoint::bind_av`].
     fn bind_stx(&self, stx: &Arc<<Self::Domain as Domain>::SharedTx>) -> Result<()>;
 
     /// Takes the endpoint into use.
