@@ -13,8 +13,8 @@
 //!
 //! # Layout
 //!
-//! [`Layout`] has the sizes: N entries, a large buffer of B bytes and a small one of B / 4 for each direction. The connecting side
-//! writes direction 0. All numbers are in the machine's own byte order.
+//! [`Layout`] has the sizes: N entries, a large buffer of B bytes and a small one of S for each direction, where S is B / 4
+//! and 8 KiB at most. The connecting side writes direction 0. All numbers are in the machine's own byte order.
 //!
 //! | offset | bytes | what | written by |
 //! |---|---|---|---|
@@ -28,15 +28,15 @@
 //! | 0x700 | 64 | joint copies of reads and writes by the writer of direction 1 | both |
 //! | 0x1000 | 64 N | entries of direction 0 | its writer |
 //! | + 64 N | 64 N | entries of direction 1 | its writer |
-//! | + 128 N | B, B / 4 | large and small buffer of direction 0 | its writer |
-//! | + 128 N + 5 B / 4 | B, B / 4 | the same of direction 1 | its writer |
+//! | + 128 N | B, S | large and small buffer of direction 0 | its writer |
+//! | + 128 N + B + S | B, S | the same of direction 1 | its writer |
 //!
 //! An **entry** is one cache line (`ENTRY_BYTES` in `layout.rs`). Its first word, the state, says what it holds:
 //!
 //! | bits of word 0 | what |
 //! |---|---|
 //! | 0..8 | the number of inline bytes |
-//! | 8..16 | the kind. 1, a short entry: 1 to 56 inline bytes follow this word. 2, an entry with a chunk: word 1 is the length of the chunk, 1 to B / 4, and up to 48 inline bytes (the leading bytes) follow word 1; the chunk, in the large buffer, follows them in the stream. 3, the same with a chunk of at most B / 8 in the small buffer |
+//! | 8..16 | the kind. 1, a short entry: 1 to 56 inline bytes follow this word. 2, an entry with a chunk: word 1 is the length of the chunk, 1 to S, and up to 48 inline bytes (the leading bytes) follow word 1; the chunk, in the large buffer, follows them in the stream. 3, the same with a chunk of at most S / 2 in the small buffer |
 //! | 16..32 | 0 |
 //! | 32..64 | the lap: position / N + 1, modulo 2^32 |
 //!
@@ -52,8 +52,8 @@
 //!
 //! A **credit** is one word: the low half counts the entries that were consumed, the high half
 //! the lines of the large buffer, both wrapping. The reader returns credit (stores this word) every N / 4 entries
-//! and every B / 4 bytes. A writer that has no room has more than that unread, so credit will come. The
-//! third word of its line counts the lines of the small buffer, and is stored every B / 16 bytes of it.
+//! and every S bytes. A writer that has no room has more than that unread, so credit will come. The
+//! third word of its line counts the lines of the small buffer, and is stored every S / 4 bytes of it.
 //!
 //! The second word of the credit's line says what was **applied**: the cursor of the reader (bits
 //! 32..64 the lap, 0..32 the index of an entry) at a time when everything before it was read and its
@@ -136,7 +136,7 @@ pub use joint::{
 };
 pub use layout::{
     GRANT_SLOTS, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES, MAX_SHORT_ENTRIES,
-    RingError, STATUS_PAGE_BYTES, Side,
+    MAX_SMALL_BUFFER_BYTES, RingError, STATUS_PAGE_BYTES, Side,
 };
 pub use peer_status::PeerStatus;
 #[cfg(not(loom))]

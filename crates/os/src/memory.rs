@@ -138,6 +138,17 @@ impl MemFd {
         SharedMemory::of(&self.fd, 0, self.len, true)
     }
 
+    /// As [`map`](Self::map), with every page in place: the first access to one does not wait for the kernel.
+    ///
+    /// # Errors
+    ///
+    /// As for [`map`](Self::map).
+    pub fn map_present(&self) -> Result<SharedMemory> {
+        let memory = self.map()?;
+        memory.bring_in();
+        Ok(memory)
+    }
+
     /// Maps it for reads.
     ///
     /// # Errors
@@ -187,6 +198,18 @@ impl SharedMemory {
             len,
             writable,
         })
+    }
+
+    /// Brings in all pages. Where that does not work (before Linux 5.14), each comes when it is first accessed.
+    fn bring_in(&self) {
+        // SAFETY: the mapping made when `self` was; nothing in it changes.
+        let _ = unsafe {
+            madvise(
+                self.start.as_ptr().cast(),
+                self.len,
+                Advice::LinuxPopulateWrite,
+            )
+        };
     }
 
     /// The memory, which other processes may write at any time; `None` if it is mapped for

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use ripstop_core::provider::Copies;
+use ripstop_mem::ring::MAX_SMALL_BUFFER_BYTES;
 
 /// What the user wants (`FI_SHM_COPY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +71,8 @@ const OTHERS_UNTIL_STALE: u8 = 64;
 /// once.
 const MAX_GAP_COPIES: u32 = 4;
 
-/// How much room a reader gives back at once, in bytes: a quarter of the large buffer of a ring, where a domain has few
-/// connections. Where it has many it is less.
-pub(crate) const CREDIT_BYTES: u64 = 8 << 10;
+/// How much room a reader gives back at once, in bytes. Where a domain has many connections it is less.
+pub(crate) const CREDIT_BYTES: u64 = MAX_SMALL_BUFFER_BYTES as u64;
 
 /// A way of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0..8 | the greeting of RDM endpoints (`docs/wire.md`), with port 0 |
-//! | 8 | 3, the version of what follows, of the records and of the memory's layout |
+//! | 8 | 4, the version of what follows, of the records and of the memory's layout |
 //! | 9 | flags. Bit 0: `membarrier` is refused to the sender, so the receiver has to fence |
 //! | 10..12 | length of the name |
 //! | 12..16 | entries of each ring |
-//! | 16..20 | bytes of the large buffer of each ring; the small one has a quarter of that |
+//! | 16..20 | bytes of the large buffer of each ring, which also give those of the small one (`Layout`) |
 //! | 20.. | the sender's name, at most 200 bytes |
 //!
 //! Numbers are little-endian. A request carries two descriptors, the memory of the pair and the
@@ -18,7 +18,7 @@ use ripstop_wire::xnet::rdm::{self, Greeting};
 
 use crate::name::{MAX_NAME_BYTES, Name};
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const FLAG_NEEDS_FENCE: u8 = 1;
 const FIXED_BYTES: usize = 20;
 

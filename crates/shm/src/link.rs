@@ -430,7 +430,7 @@ impl Link for ShmLink {
             };
             self.rings.get_or_init(|| Rings {
                 attach: attach.map(Mutex::new),
-                timer: RingTimer::new(reader.layout()),
+                timer: RingTimer::default(),
                 copies,
                 sent_in_place: Tally::default(),
                 mapped: Tally::default(),

@@ -57,7 +57,7 @@ fn check_request_fds(
     let Ok([memory, status_page]) = <[OwnedFd; 2]>::try_from(descriptors) else {
         return Err("it came without two descriptors");
     };
-    let memory = MemFd::received(memory, layout.len()).and_then(|memory| memory.map());
+    let memory = MemFd::received(memory, layout.len()).and_then(|memory| memory.map_present());
     match memory {
         Ok(memory) => Ok((status_page, Arc::new(memory))),
         Err(_) => Err("its memory is none, has another size, or is not sealed"),
@@ -138,7 +138,7 @@ impl Transport for Shm {
         let layout = readiness.layout().ok_or(Errno::EINVAL)?;
         let memory = create_shared_memory("ripstop-shm", layout.len())?;
         memory.seal()?;
-        let rings = pair(Arc::new(memory.map()?), layout, Side::Connector);
+        let rings = pair(Arc::new(memory.map_present()?), layout, Side::Connector);
         let rings = rings.map_err(|_| Errno::EINVAL)?;
         let status_page = readiness.status_page()?;
         link.with_handshake(|handshake| {

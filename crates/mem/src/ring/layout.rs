@@ -76,6 +76,17 @@ const _: () = assert!(
 /// The largest buffer of a direction, so that counts of lines fit a credit.
 const MAX_BUFFER_BYTES: u32 = 1 << 24;
 
+/// The largest small buffer of a direction: two of them, one for each direction, fit into a first-level cache beside
+/// entries and the program's data. So many bytes of the large buffer are also returned by a reader at once, at most.
+pub const MAX_SMALL_BUFFER_BYTES: u32 = 8 << 10;
+
+/// Bytes of the large buffer that are unread where a chunk of the full length finds room, at most.
+///
+/// Payloads that have such chunks may also be copied by their reader from the writer's own memory. Which is faster is
+/// known from the times of copies, and those of the ring tell what both sides do only where one waits for the other: the
+/// more the ring holds, the less they say.
+const MAX_UNREAD_BYTES_OF_FULL_CHUNKS: u32 = 32 << 10;
+
 /// Entries of a direction, at most.
 const MAX_ENTRIES: u32 = 1 << 16;
 
@@ -84,7 +95,7 @@ const MAX_ENTRIES: u32 = 1 << 16;
 pub(super) enum WhichBuffer {
     /// The one with B bytes, for chunks that find no room in the small one.
     Large = 0,
-    /// A quarter of that. While the reader keeps up, chunks are here only, and these few lines stay in the
+    /// The one with [`Layout::small_buffer`] bytes. While the reader keeps up, chunks are here only, and these few lines stay in the
     /// first-level caches of both sides.
     Small = 1,
 }
@@ -137,23 +148,52 @@ impl Layout {
         self.entries as u64 * ENTRY_BYTES as u64 + self.buffers_bytes() as u64
     }
 
-    /// Bytes of both buffers of each direction.
-    pub(super) const fn buffers_bytes(self) -> usize {
-        (self.buffer + self.buffer / 4) as usize
+    /// Bytes of the small buffer of each direction: a quarter of the large one, [`MAX_SMALL_BUFFER_BYTES`] at most.
+    pub(super) const fn small_buffer(self) -> u32 {
+        if self.buffer / 4 < MAX_SMALL_BUFFER_BYTES {
+            self.buffer / 4
+        } else {
+            MAX_SMALL_BUFFER_BYTES
+        }
     }
 
-    /// The longest chunk that a reader takes, a quarter of the large buffer.
+    /// Bytes of both buffers of each direction.
+    pub(super) const fn buffers_bytes(self) -> usize {
+        (self.buffer + self.small_buffer()) as usize
+    }
+
+    /// The longest chunk that a reader takes, as long as the small buffer.
     #[must_use]
     pub const fn max_chunk_bytes(self) -> usize {
-        (self.buffer / 4) as usize
+        self.small_buffer() as usize
     }
 
     /// Lines of a buffer.
     pub(super) const fn lines(self, which: WhichBuffer) -> u32 {
-        let lines = self.buffer / LINE_BYTES as u32;
+        let bytes = match which {
+            WhichBuffer::Large => self.buffer,
+            WhichBuffer::Small => self.small_buffer(),
+        };
+        bytes / LINE_BYTES as u32
+    }
+
+    /// Lines of a buffer that may be unread together with a chunk of this length.
+    pub(super) const fn unread_lines(self, which: WhichBuffer, chunk: usize) -> u32 {
+        let lines = self.lines(which);
+        let most = MAX_UNREAD_BYTES_OF_FULL_CHUNKS / LINE_BYTES as u32;
+        if lines > most && chunk >= self.written_chunk_bytes() {
+            most
+        } else {
+            lines
+        }
+    }
+
+    /// Lines of a buffer that a reader consumes before it returns credit for them.
+    pub(super) const fn credit_lines(self, which: WhichBuffer) -> u32 {
+        let small = self.lines(WhichBuffer::Small);
         match which {
-            WhichBuffer::Large => lines,
-            WhichBuffer::Small => lines / 4,
+            WhichBuffer::Large => small,
+            WhichBuffer::Small => small / 4,
         }
     }
 
@@ -165,7 +205,8 @@ impl Layout {
         }
     }
 
-    /// The longest chunk in a buffer that a reader takes: a quarter of the large buffer, half of the small one.
+    /// The longest chunk in a buffer that a reader takes: as long as the small buffer in the large one, half of that in the
+    /// small one.
     pub(super) const fn max_chunk_bytes_of(self, which: WhichBuffer) -> usize {
         match which {
             WhichBuffer::Large => self.max_chunk_bytes(),
@@ -177,7 +218,7 @@ impl Layout {
     /// these and what is skipped at its end, so a writer that waits for room gets it.
     #[must_use]
     pub const fn written_chunk_bytes(self) -> usize {
-        (self.buffer / 8) as usize
+        (self.small_buffer() / 2) as usize
     }
 
     /// The offset of a direction's entries.

@@ -413,7 +413,7 @@ impl Reader {
         count
     }
 
-    /// Goes to the next entry after one that is consumed; returns credit when a quarter of a buffer is.
+    /// Goes to the next entry after one that is consumed; returns credit when [`Layout::credit_lines`] of a buffer are.
     fn finish_entry(&self, at: u64, entry: Entry) {
         self.partial.store(0, Relaxed);
         if entry.chunk == 0 {
@@ -425,7 +425,7 @@ impl Reader {
         lines.consumed.store(place.end, Relaxed);
         let next = self.advance(at);
         let owed = place.end.wrapping_sub(lines.credited.load(Relaxed));
-        if owed >= self.layout.lines(place.which) / 4 {
+        if owed >= self.layout.credit_lines(place.which) {
             match place.which {
                 WhichBuffer::Large => self.return_credit(next),
                 WhichBuffer::Small => self.return_small_credit(),

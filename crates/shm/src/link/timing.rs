@@ -6,7 +6,6 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use ripstop_core::provider::Copies;
-use ripstop_mem::ring::Layout;
 use ripstop_os::clock;
 
 use super::{RingResult, Rings};
@@ -26,30 +25,17 @@ const UNTIMED_COPIES: u32 = 13;
 const COLD_BYTES_AFTER_ATTACH: usize = 16 << 10;
 
 /// Which of the next copies of a connection are timed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RingTimer {
     /// Copies to or from the ring that are not timed.
     copies_until_timed: AtomicU32,
     copy_waits: CopyWaits,
-    /// Bytes of long copies from the ring, and to it, until their time counts: they find memory that this process has
-    /// not touched before, or not since payloads were copied by attach.
+    /// Bytes of long copies from the ring until their time counts: they find memory that this process has not touched
+    /// since payloads were copied by attach.
     cold_reads: AtomicUsize,
-    cold_writes: AtomicUsize,
 }
 
 impl RingTimer {
-    /// For a connection of this layout, over whose memory nothing has gone yet.
-    pub(super) fn new(layout: Layout) -> Self {
-        // The page faults of the first turn cost four times as much as the copies.
-        let cold = usize::try_from(layout.max_unread_bytes()).unwrap_or(usize::MAX);
-        Self {
-            copies_until_timed: AtomicU32::new(0),
-            copy_waits: CopyWaits::default(),
-            cold_reads: AtomicUsize::new(cold),
-            cold_writes: AtomicUsize::new(cold),
-        }
-    }
-
     /// To be called when payloads of messages were copied by attach.
     pub(super) fn note_get(&self) {
         self.cold_reads
@@ -70,13 +56,13 @@ impl RingTimer {
     /// A long copy begins. Returns whether it finds cold memory, so that its time says nothing.
     #[inline]
     fn begin_cold(&self, what: RingCopy, len: usize) -> bool {
-        let cold_bytes = match what {
-            RingCopy::Read => &self.cold_reads,
-            RingCopy::Write => &self.cold_writes,
-        };
-        let cold = cold_bytes.load(Ordering::Relaxed);
+        if what == RingCopy::Write {
+            return false;
+        }
+        let cold = self.cold_reads.load(Ordering::Relaxed);
         if cold > 0 {
-            cold_bytes.store(cold.saturating_sub(len), Ordering::Relaxed);
+            self.cold_reads
+                .store(cold.saturating_sub(len), Ordering::Relaxed);
         }
         cold > 0
     }
@@ -153,22 +139,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_turn_of_the_ring_is_cold_either_way() {
-        let layout = Layout::new(4, 4096).unwrap();
-        let timer = RingTimer::new(layout);
-        let copies = layout.max_unread_bytes().div_ceil(4096);
-        for what in [RingCopy::Read, RingCopy::Write] {
-            for _ in 0..copies {
-                assert!(timer.begin_cold(what, 4096), "{what:?}");
-            }
-            assert!(!timer.begin_cold(what, 4096), "{what:?}");
-        }
-    }
-
-    #[test]
     fn a_copy_by_attach_makes_reads_cold_for_fewer_bytes_than_8_messages_in_a_row_have() {
-        let timer = RingTimer::new(Layout::new(4, 256).unwrap());
-        while timer.begin_cold(RingCopy::Read, 4096) | timer.begin_cold(RingCopy::Write, 4096) {}
+        let timer = RingTimer::default();
+        assert!(!timer.begin_cold(RingCopy::Read, 4096));
         timer.note_get();
         let cold = (0..8).filter(|_| timer.begin_cold(RingCopy::Read, 4096));
         assert_eq!(cold.count(), 4);
@@ -177,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_is_to_show_what_the_ring_costs_is_timed_at_once() {
-        let timer = RingTimer::new(Layout::new(4, 256).unwrap());
+        let timer = RingTimer::default();
         timer.copies_until_timed.store(2, Ordering::Relaxed);
         assert_eq!([(); 3].map(|()| timer.begin_due()), [false, false, true]);
         timer.copies_until_timed.store(2, Ordering::Relaxed);
