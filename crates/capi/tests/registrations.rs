@@ -235,6 +235,77 @@ fn nothing_is_kept_where_that_is_asked() {
 }
 
 #[test]
+fn an_injected_message_is_registered_until_the_peer_has_it() {
+    const NAME: &str = "an_injected_message_is_registered_until_the_peer_has_it";
+    if !is_program() {
+        run(NAME, &[]);
+        return;
+    }
+    let program = Program::open();
+    let Pair {
+        info,
+        domain,
+        av,
+        cq,
+        eps: [_, to],
+        addrs: [_, addr],
+        ..
+    } = &program.pair;
+    info.tx().op_flags = FI_DELIVERY_COMPLETE;
+    let (ep, counter) = (bound(*domain, info, *av, *cq), cntr(*domain));
+    assert_eq!(bind(ep, counter, FI_SEND), 0);
+    assert_eq!(enable(ep), 0);
+    let count = || op!(counter, ops.read());
+    let inject = |byte: u8| {
+        let mut bytes = [byte; 64];
+        let code = op!(ep, msg.inject(bytes.as_ptr().cast(), bytes.len(), *addr));
+        bytes.fill(0);
+        code
+    };
+    let receive = |byte: u8| {
+        let (mut bytes, none) = ([0_u8; 64], ptr::null_mut());
+        let (start, len) = (bytes.as_mut_ptr().cast(), bytes.len());
+        post(*cq, || {
+            op!(*to, msg.recv(start, len, none, FI_ADDR_UNSPEC, none))
+        });
+        completion::<fi_cq_entry>(*cq);
+        assert_eq!(bytes, [byte; 64]);
+    };
+    let counted = |so_far: u64| {
+        until("its count", || {
+            assert_eq!(op!(*cq, ops.read(ptr::null_mut(), 0)), -FI_EAGAIN as isize);
+            (count() == so_far).then_some(())
+        });
+    };
+    // Connects.
+    post(*cq, || inject(1));
+    receive(1);
+    counted(1);
+
+    let before = program.counts();
+    assert_eq!(inject(2), 0);
+    let Registrations { made, ended, .. } = program.counts();
+    assert_eq!((made, ended), (before.made + 1, before.ended));
+    assert_eq!(count(), 1);
+    receive(2);
+    counted(2);
+    let Registrations { made, ended, .. } = program.counts();
+    // One was of the receive.
+    assert_eq!((made, ended), (before.made + 2, before.ended + 2));
+
+    unsafe { (*program.counts).refuse = 1 };
+    assert_eq!(inject(3), 0);
+    let mut error = fi_cq_err_entry::default();
+    assert_eq!(op!(*cq, ops.readerr(&mut error, 0)), 1);
+    assert_eq!(error.err, FI_ENOMEM);
+    // The next connects again.
+    post(*cq, || inject(4));
+    receive(4);
+    counted(3);
+    close_all!(ep, counter);
+}
+
+#[test]
 fn other_monitors_are_said_to_be_not_offered() {
     const NAME: &str = "other_monitors_are_said_to_be_not_offered";
     if !is_program() {

@@ -177,7 +177,7 @@ impl Drop for Mr {
     }
 }
 
-/// Registered memory of this process's own, for messages that are sent from it. The device only reads it.
+/// Registered memory of this process's own, for messages that are sent from it, or that peers read. The device only reads it.
 #[derive(Debug)]
 pub struct SendArea {
     // Before the memory: without a region no request reaches that any more.
@@ -191,11 +191,35 @@ impl SendArea {
     /// # Errors
     /// As for [`Mr::register`].
     pub fn new(pd: &Arc<Pd>, len: usize) -> Result<Self> {
+        Self::with(pd, len, Access::empty())
+    }
+
+    /// An area of `len` bytes that peers who know [its key](SendArea::rkey) may read.
+    ///
+    /// # Errors
+    /// As for [`Mr::register`].
+    pub fn readable(pd: &Arc<Pd>, len: usize) -> Result<Self> {
+        Self::with(pd, len, Access::REMOTE_READ)
+    }
+
+    fn with(pd: &Arc<Pd>, len: usize, access: Access) -> Result<Self> {
         let mut memory = vec![0; len].into_boxed_slice();
         // SAFETY: the memory outlives the region (the order of the fields), and stays where it is.
         let buf = unsafe { UserBuf::from_raw(memory.as_mut_ptr(), memory.len()) };
-        let mr = Mr::register(pd, buf, Access::empty())?;
+        let mr = Mr::register(pd, buf, access)?;
         Ok(Self { mr, memory })
+    }
+
+    /// The address of its first byte, as requests of peers name it.
+    #[must_use]
+    pub fn addr(&self) -> usize {
+        self.mr.range().start
+    }
+
+    /// The key by which peers name it.
+    #[must_use]
+    pub fn rkey(&self) -> u32 {
+        self.mr.rkey()
     }
 
     /// The bytes from `at` on, `len` of them or what there is. What a request that is under way names is

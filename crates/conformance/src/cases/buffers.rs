@@ -168,9 +168,17 @@ enum Form {
     Flag,
     /// As before, in as many pieces as are allowed, with data where there is any.
     FlagPieces,
+    /// As [`Form::FlagPieces`], done when the peer has it.
+    Delivered,
 }
 
+/// Those that are done though the peer does nothing.
 const FORMS: [Form; 4] = [Form::Call, Form::CallData, Form::Flag, Form::FlagPieces];
+
+const ALL_FORMS: [Form; 5] = {
+    let [a, b, c, d] = FORMS;
+    [a, b, c, d, Form::Delivered]
+};
 
 /// Injects once. The completion to come, if there will be one.
 fn put(
@@ -194,10 +202,13 @@ fn put(
         Form::Call => return call(None),
         Form::CallData => return call(data),
         Form::Flag => {}
-        Form::FlagPieces => {
+        Form::FlagPieces | Form::Delivered => {
             post.bufs = cut(bytes, rig.info.tx.iov_limit.clamp(1, 4));
             post.data = data;
         }
+    }
+    if form == Form::Delivered {
+        post = post.flags(Flags::DELIVERY_COMPLETE);
     }
     rig.try_post(A, post).map(Some)
 }
@@ -247,7 +258,7 @@ fn injected(cx: &Cx<'_>, what: What) -> Outcome {
         rig.exchange(A, B, b"first")?;
         for (seed, len) in (1..).zip(short_lengths(&rig.info)) {
             let bytes = pattern(len, seed);
-            for form in FORMS {
+            for form in ALL_FORMS {
                 let recv = rig.post(B, what.recv(len))?;
                 let sent = put_soon(&rig, what, form, &bytes)?;
                 arrives(&rig, recv, &bytes)?;
@@ -303,7 +314,7 @@ fn by_default(cx: &Cx<'_>, what: What) -> Outcome {
 }
 
 fn first(cx: &Cx<'_>, what: What) -> Outcome {
-    for form in FORMS {
+    for form in ALL_FORMS {
         let rig = Rig::open(cx, &apart(what.spec()))?;
         let longest = rig.info.tx.inject_size;
         let messages = [8, longest, 0, longest / 2 + 1].into_iter().enumerate();

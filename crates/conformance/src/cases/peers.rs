@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use ripstop_core::{Address, Hints, Info};
-use ripstop_types::{AddrFormat, Errno, FiAddr, Flags};
+use ripstop_types::{AddrFormat, Errno, FiAddr, Flags, Progress, WaitObj};
 
 use crate::case::{Cx, Outcome, Step, Stop, cases};
 use crate::ensure;
@@ -530,8 +530,19 @@ fn directed_recv_of_lost_peer(cx: &Cx<'_>) -> Outcome {
 }
 
 fn inject_then_close(cx: &Cx<'_>) -> Outcome {
-    let spec = Spec::default().two_domains(true);
-    for count in [1, 20] {
+    let spec = || Spec::default().two_domains(true);
+    // These may need the peer to say that it has them.
+    let delivered = || Spec {
+        tx_op_flags: Flags::DELIVERY_COMPLETE,
+        counters: Some(WaitObj::None),
+        ..spec().progress(Progress::Auto)
+    };
+    for (spec, count) in [
+        (spec(), 1),
+        (spec(), 20),
+        (delivered(), 1),
+        (delivered(), 20),
+    ] {
         let rig = Rig::open(cx, &spec)?;
         rig.exchange(A, B, b"first")?;
         let recvs = rig.post_all(B, (0..count).map(|_| Post::recv(64)))?;

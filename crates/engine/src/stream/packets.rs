@@ -49,7 +49,13 @@ impl<B: Buffer> Conn<B> {
         };
         let much = packets.segmented_unheard > hold_back_bytes(limits.kept_bytes);
         let is_long = len > self.eager_max && (much || len > packets.segmented_max);
-        is_long || delivery && len > 0 && packets.announced == ReadBy::Device
+        is_long || self.is_to_announce_injected(len, delivery)
+    }
+
+    /// Whether an injected message is announced: nothing else tells that it is delivered.
+    #[inline]
+    pub(super) fn is_to_announce_injected(&self, len: u64, delivery: bool) -> bool {
+        delivery && len > 0 && self.is_by_device()
     }
 
     /// A message of so many bytes is sent without being announced.
@@ -151,7 +157,7 @@ impl<B: Buffer> Engine<B> {
         conn.emit_packet(flags, body, out).unwrap_or(0)
     }
 
-    /// The memory of a message that was announced in a packet.
+    /// The memory of a message that was announced in a packet; none of one that was injected.
     #[must_use]
     pub fn announced_memory(&self, conn_id: ConnId, index: u16) -> Option<&Iov<B>> {
         let entry = self.conns.get(conn_id)?.rts.get(index)?;
@@ -170,7 +176,11 @@ impl<B: Buffer> Engine<B> {
             seen: false,
             reads_left: READS,
             atomic_end: None,
-            iov: send.iov,
+            iov: match send.inject {
+                // The peer reads a copy, by the device.
+                true => Iov::EMPTY,
+                false => send.iov,
+            },
             info: send.info(),
         };
         let index = conn.rts.insert(entry, true)?;

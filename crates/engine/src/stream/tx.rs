@@ -140,11 +140,17 @@ impl<B: Buffer> Engine<B> {
         if limits.tx_buffer.saturating_sub(conn.buffered) < SEND_HEADER {
             return Err(Errno::EAGAIN);
         }
-        if !send.inject
-            && (conn.is_to_get(send, limits)
-                || conn.is_to_announce(len, send.ack, limits)
-                || send.tag.is_some() && conn.packets.is_none() && conn.is_held_back(len, limits))
-        {
+        let asks = match send.inject {
+            true => conn.is_to_announce_injected(len, send.ack),
+            false => {
+                conn.is_to_get(send, limits)
+                    || conn.is_to_announce(len, send.ack, limits)
+                    || send.tag.is_some()
+                        && conn.packets.is_none()
+                        && conn.is_held_back(len, limits)
+            }
+        };
+        if asks {
             return Ok(None);
         }
         Self::append_eager(conn, ep, limits, send).map(Some)

@@ -79,6 +79,20 @@ pub trait Registering<L> {
     fn announce(_link: &L, _index: u16, _memory: &[UserBuf]) -> Result<RmaIovs> {
         Ok(RmaIovs::NONE)
     }
+
+    /// As [`Registering::announce`], of a message of `len` bytes whose memory is the program's again at once: the peer
+    /// reads a copy, which `fill` makes. A link that is closed waits for that as for what was written to it.
+    ///
+    /// # Errors
+    /// As for [`Registering::tell_read`].
+    fn announce_copy(
+        _link: &L,
+        _index: u16,
+        _len: usize,
+        _fill: impl FnOnce(&mut [u8]),
+    ) -> Result<RmaIovs> {
+        Ok(RmaIovs::NONE)
+    }
 }
 
 /// Not supported.

@@ -4,13 +4,14 @@ use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
 use ripstop_engine::id::{ConnId, EpId, SlotId};
 use ripstop_engine::stream::{Engine, SEND_HEADER, Send, SendPlan, StartedDeferred};
-use ripstop_mem::UserBuf;
+use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Packet, Unit, emit_packet};
 
 use crate::state::State;
 use crate::state::fast_path::ACKED;
+use crate::state::slots::Slots;
 use crate::transport::registering::Registering as _;
 use crate::transport::{RegisteringOf, Transport};
 
@@ -239,13 +240,15 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         let mut header = [0; MAX_UNIT_HEADER];
         let len = self.engine.packet(id, send, index, &mut header);
-        if let Err(error) = self.name_memory(id, &mut header) {
+        let all = CopiedPayload::User([send.iov.segments(), &[]]);
+        let copied = send.inject.then_some(&all);
+        if let Err(error) = self.name_memory(id, &mut header, copied) {
             self.lost(id, error);
             return Ok(());
         }
         let header = header.get(..len).unwrap_or_default();
         let payload = match inline {
-            true => CopiedPayload::User([send.iov.segments(), &[]]),
+            true => all,
             false => CopiedPayload::NOTHING,
         };
         if let Err(error) = self.stage(id, header, &payload) {
@@ -324,20 +327,21 @@ impl<T: Transport> State<T> {
             inline,
         } = started;
         let posted = &deferred.posted;
-        let payload = match (posted.kept(), deferred.slot) {
-            _ if !inline => CopiedPayload::NOTHING,
-            (Some((slot, at, len)), _) => CopiedPayload::Slot { slot, at, len },
-            (None, Some(slot)) => CopiedPayload::Slot {
-                slot,
-                at: 0,
-                len: self.slots.get(slot).len() as u64,
-            },
-            (None, None) => CopiedPayload::User([posted.iov().segments(), posted.more()]),
-        };
-        if let Err(error) = self.name_memory(id, &mut header) {
+        let injected = deferred.slot.map(|slot| CopiedPayload::Slot {
+            slot,
+            at: 0,
+            len: self.slots.get(slot).len() as u64,
+        });
+        if let Err(error) = self.name_memory(id, &mut header, injected.as_ref()) {
             self.lost(id, error);
             return false;
         }
+        let payload = match (posted.kept(), injected) {
+            _ if !inline => CopiedPayload::NOTHING,
+            (Some((slot, at, len)), _) => CopiedPayload::Slot { slot, at, len },
+            (None, Some(injected)) => injected,
+            (None, None) => CopiedPayload::User([posted.iov().segments(), posted.more()]),
+        };
         let header = header.get(..header_len).unwrap_or_default();
         if let Err(error) = self.stage(id, header, &payload) {
             self.lost(id, error);
@@ -347,8 +351,14 @@ impl<T: Transport> State<T> {
         true
     }
 
-    /// Of an announcement, names the memory that the peer's device reads, where links let it do that.
-    fn name_memory(&mut self, id: ConnId, header: &mut [u8]) -> Result<()> {
+    /// Of an announcement, names the memory that the peer's device reads, where links let it do that: that of the message,
+    /// or a copy of `injected`.
+    fn name_memory(
+        &mut self,
+        id: ConnId,
+        header: &mut [u8],
+        injected: Option<&CopiedPayload<'_>>,
+    ) -> Result<()> {
         if !RegisteringOf::<T>::SUPPORTED {
             return Ok(());
         }
@@ -368,10 +378,18 @@ impl<T: Transport> State<T> {
         let (Some(link), Some(memory)) = (link, memory) else {
             return Err(Errno::ENOTCONN);
         };
+        let memory = match injected {
+            None => RegisteringOf::<T>::announce(link, index, memory.segments())?,
+            Some(payload) => {
+                let len = usize::try_from(message.len).map_err(|_| Errno::EMSGSIZE)?;
+                let fill = |copy: &mut [u8]| payload.copy_to(copy, &self.slots);
+                RegisteringOf::<T>::announce_copy(link, index, len, fill)?
+            }
+        };
         let body = Body::Rendezvous {
             message,
             id: name,
-            memory: RegisteringOf::<T>::announce(link, index, memory.segments())?,
+            memory,
         };
         emit_packet(order, flags, &Packet { body, ..packet }, header)
             .map_err(|error| error.errno())?;
@@ -443,6 +461,23 @@ pub(crate) enum CopiedPayload<'a> {
 impl CopiedPayload<'_> {
     /// Nothing: the payload is written from where it is, or there is none.
     pub(crate) const NOTHING: Self = Self::User([&[], &[]]);
+
+    /// Copies the payload to the front of `copy`, as far as that has room.
+    fn copy_to(&self, copy: &mut [u8], slots: &Slots) {
+        match *self {
+            Self::User(parts) => {
+                let mut at = 0;
+                for part in parts.into_iter().flatten() {
+                    at += copy_in(copy.get_mut(at..).unwrap_or_default(), *part);
+                }
+            }
+            Self::Slot { slot, at, len } => {
+                let kept = slots.get(slot).get(at as usize..).unwrap_or_default();
+                let len = copy.len().min(len as usize).min(kept.len());
+                copy[..len].copy_from_slice(&kept[..len]);
+            }
+        }
+    }
 }
 
 const _: () = assert!(MAX_UNIT_HEADER < crate::tunables::TX_BUFFER);

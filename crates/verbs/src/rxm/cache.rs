@@ -187,18 +187,18 @@ impl Cache {
     }
 }
 
-/// Registers memory; where that is refused for want of memory, once more without what is kept and not used.
+/// Registers memory by `register`; where that is refused for want of memory, once more without what is kept and not used.
 ///
 /// # Errors
-/// As for [`Mr::register`].
-pub(crate) fn register_with_room(pd: &Arc<Pd>, memory: UserBuf, access: Access) -> Result<Mr> {
-    let registered = Mr::register(pd, memory, access);
+/// Those of `register`.
+pub(crate) fn with_room<T>(register: impl Fn() -> Result<T>) -> Result<T> {
+    let registered = register();
     let cache = match registered {
         Err(Errno::ENOMEM) => CACHE.lock().upgrade(),
         _ => None,
     };
     match cache {
-        Some(cache) if cache.end_idle() => Mr::register(pd, memory, access),
+        Some(cache) if cache.end_idle() => register(),
         _ => registered,
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
-use ripstop_ibverbs::{self as ibverbs, CmId, EventChannel};
+use ripstop_ibverbs::{self as ibverbs, CmId, EventChannel, Mr};
 use ripstop_mem::UserBuf;
 use ripstop_os::{Epoll, Interest, IoVec, IoVecMut, Shutdown};
 use ripstop_stream::{Access, Link, Os, Registering, System as _};
@@ -285,7 +285,8 @@ impl Registering<RdmaLink> for ByDevice {
         flags.set(ibverbs::Access::REMOTE_READ, access.read);
         flags.set(ibverbs::Access::REMOTE_WRITE, access.write);
         flags.set(ibverbs::Access::LOCAL_WRITE, access.write || fills);
-        let region = cache::register_with_room(&device.pd, memory, flags).inspect_err(|error| {
+        let register = || Mr::register(&device.pd, memory, flags);
+        let region = cache::with_room(register).inspect_err(|error| {
             fi_warn!(
                 NAME,
                 Subsys::Mr,
@@ -345,5 +346,16 @@ impl Registering<RdmaLink> for ByDevice {
         let mut handshake = link.handshake.lock();
         let pipe = handshake.pipe.as_mut().ok_or(Errno::ENOTCONN)?;
         pipe.announce(index, memory)
+    }
+
+    fn announce_copy(
+        link: &RdmaLink,
+        index: u16,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<RmaIovs> {
+        let mut handshake = link.handshake.lock();
+        let pipe = handshake.pipe.as_mut().ok_or(Errno::ENOTCONN)?;
+        pipe.announce_copy(index, len, fill)
     }
 }

@@ -133,6 +133,15 @@ enum Regions {
     All(Place),
 }
 
+/// What the peer reads of a message that was announced.
+#[derive(Debug)]
+enum Announced {
+    /// Memory of the program.
+    Lent { _regions: Vec<Arc<Mr>> },
+    /// A copy, since the memory was the program's again at once.
+    Copied { _copy: SendArea },
+}
+
 /// See the module. The queue pair ends first when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pipe {
@@ -168,7 +177,7 @@ pub(crate) struct Pipe {
     /// Room for the next reads, used again and again.
     spare: Spare,
     /// Messages that the peer may read.
-    announced: HashMap<u16, Vec<Arc<Mr>>>,
+    announced: HashMap<u16, Announced>,
     ended: bool,
     /// Requests that have completed.
     pub(crate) activity: u64,
@@ -305,12 +314,13 @@ impl Pipe {
             }
     }
 
-    /// Whether nothing that was written is on its way any more.
+    /// Whether nothing that was written is on its way any more, and the peer has read what was copied for it.
     pub(crate) fn is_delivered(&mut self) -> bool {
         self.poll();
         let nothing_begun = matches!(self.outgoing, Outgoing::Header);
-        self.ended
-            || (nothing_begun && self.room == usize::from(self.shape.requests) && self.credit_free)
+        let is_copy = |announced: &Announced| matches!(announced, Announced::Copied { .. });
+        let idle = self.room == usize::from(self.shape.requests) && self.credit_free;
+        self.ended || (nothing_begun && idle && !self.announced.values().any(is_copy))
     }
 
     /// Takes what was completed.

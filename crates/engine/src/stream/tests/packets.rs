@@ -449,6 +449,64 @@ fn a_device_reads_as_many_messages_as_a_queue_has() {
 }
 
 #[test]
+fn an_injected_message_is_announced_where_nothing_else_tells_its_delivery() {
+    let mut f = Fixture::down();
+    f.up_read_by(Extensions::empty(), ReadBy::Device);
+    let inject = |f: &mut Fixture, context, len, ack| {
+        let send = Send {
+            tag: None,
+            data: None,
+            iov: Iov::one(Mem(0x1000, len)),
+            context,
+            completion: true,
+            inject: true,
+            ack,
+            work: false,
+        };
+        let Ok(SendPlan::Packet { index, .. }) = f.engine.send(f.conn, &send) else {
+            panic!("it is sent");
+        };
+        f.flush();
+        index
+    };
+    let first = inject(&mut f, 1, 50, true).expect("announced");
+    // Its memory is the caller's again: the driver lets the peer read a copy.
+    let memory = f.engine.announced_memory(f.conn, first);
+    assert_eq!(memory.map(Iov::len), Some(0));
+    assert_eq!(f.done(), []);
+    for (context, len, ack) in [(2, 50, false), (3, 0, false)] {
+        assert_eq!(inject(&mut f, context, len, ack), None);
+        assert_eq!(f.done(), [context]);
+    }
+    f.packet(Body::ReadDone(first.into())).unwrap();
+    assert_eq!(f.done(), [1]);
+}
+
+#[test]
+fn an_injected_message_over_a_stream_is_acknowledged() {
+    let mut f = Fixture::down();
+    f.up_read_by(Extensions::empty(), ReadBy::Stream);
+    let send = Send {
+        tag: None,
+        data: None,
+        iov: Iov::one(Mem(0x1000, 50)),
+        context: 1,
+        completion: true,
+        inject: true,
+        ack: true,
+        work: false,
+    };
+    let plan = f.engine.send(f.conn, &send);
+    assert!(matches!(
+        plan,
+        Ok(SendPlan::Packet {
+            index: None,
+            inline: true
+        })
+    ));
+}
+
+#[test]
 fn messages_in_segments_are_announced_once_much_of_them_is_unheard() {
     let mut f = Fixture::down();
     f.up_with_segments(Extensions::empty(), ReadBy::Device, 300);

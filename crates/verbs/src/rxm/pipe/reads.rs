@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use ripstop_ibverbs::{Access, Operation, Remote, Sge};
+use ripstop_ibverbs::{Access, Operation, Remote, SendArea, Sge};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result, RmaIov};
 use ripstop_wire::xnet::base::RmaIovs;
 
+use crate::rxm::cache;
 use crate::rxm::incoming::Incoming;
-use crate::rxm::pipe::{LAST, Outgoing, Pipe, READ, Regions, remote};
+use crate::rxm::pipe::{Announced, LAST, Outgoing, Pipe, READ, Regions, remote};
 
 /// The longest piece of memory that one request reads. Devices take more.
 const READ_MAX: usize = 1 << 20;
@@ -52,8 +53,31 @@ impl Pipe {
             regions.push(region);
         }
         let pieces = RmaIovs::new(&pieces).map_err(|_| Errno::EINVAL)?;
+        let regions = Announced::Lent { _regions: regions };
         self.announced.insert(index, regions);
         Ok(pieces)
+    }
+
+    /// As [`Pipe::announce`], of a copy of `len` bytes that `fill` makes.
+    ///
+    /// # Errors
+    /// As for [`SendArea::readable`].
+    pub(crate) fn announce_copy(
+        &mut self,
+        index: u16,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<RmaIovs> {
+        let mut copy = cache::with_room(|| SendArea::readable(&self.device.pd, len))?;
+        fill(copy.bytes(0, len));
+        let piece = RmaIov {
+            addr: copy.addr() as u64,
+            len: len as u64,
+            key: copy.rkey().into(),
+        };
+        let copy = Announced::Copied { _copy: copy };
+        self.announced.insert(index, copy);
+        Ok(RmaIovs::one(piece))
     }
 
     /// The requests of a read of `from`, into the place that was told for it.
