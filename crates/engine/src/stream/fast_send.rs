@@ -185,7 +185,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Engine::send`], whatever the number of sends not yet completed.
     ///
     /// # Errors
-    /// [`Errno::ENOTCONN`] for an unknown connection, [`Errno::ENOMEM`]: the stream has ended
+    /// [`ripstop_types::Errno::ENOTCONN`] for an unknown connection, [`ripstop_types::Errno::ENOMEM`]: the stream has ended
     /// in the middle of a message, and the connection is to be closed.
     pub fn send_partly_written(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;
