@@ -537,12 +537,12 @@ fn inject_then_close(cx: &Cx<'_>) -> Outcome {
         counters: Some(WaitObj::None),
         ..spec().progress(Progress::Auto)
     };
-    for (spec, count) in [
-        (spec(), 1),
-        (spec(), 20),
-        (delivered(), 1),
-        (delivered(), 20),
-    ] {
+    let mut runs = vec![(spec(), 1), (spec(), 20)];
+    // Without a lock a domain of the Rust model makes no progress of its own.
+    if cx.is_safe() || cx.setup.is_automatic {
+        runs.extend([(delivered(), 1), (delivered(), 20)]);
+    }
+    for (spec, count) in runs {
         let rig = Rig::open(cx, &spec)?;
         rig.exchange(A, B, b"first")?;
         let recvs = rig.post_all(B, (0..count).map(|_| Post::recv(64)))?;
