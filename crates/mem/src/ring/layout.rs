@@ -87,6 +87,11 @@ pub const MAX_SMALL_BUFFER_BYTES: u32 = 8 << 10;
 /// more the ring holds, the less they say.
 const MAX_UNREAD_BYTES_OF_FULL_CHUNKS: u32 = 32 << 10;
 
+const _: () = assert!(
+    MAX_UNREAD_BYTES_OF_FULL_CHUNKS >= 2 * MAX_SMALL_BUFFER_BYTES,
+    "a chunk and what is skipped before it find room beside what was read and not yet returned"
+);
+
 /// Entries of a direction, at most.
 const MAX_ENTRIES: u32 = 1 << 16;
 
@@ -95,8 +100,8 @@ const MAX_ENTRIES: u32 = 1 << 16;
 pub(super) enum WhichBuffer {
     /// The one with B bytes, for chunks that find no room in the small one.
     Large = 0,
-    /// The one with [`Layout::small_buffer`] bytes. While the reader keeps up, chunks are here only, and these few lines stay in the
-    /// first-level caches of both sides.
+    /// The one with [`Layout::small_buffer`] bytes. While the reader keeps up, chunks are here only, and these few lines
+    /// stay in the first-level caches of both sides.
     Small = 1,
 }
 

@@ -206,7 +206,7 @@ fn full_ring_accepts_nothing_until_credit_returns() {
 
 #[test]
 fn full_buffers_accept_short_entries_only() {
-    // The small buffer has a quarter of the large one.
+    // The small buffer has a quarter of the large one here.
     let (writer, reader) = direction(256, 1024);
     let sent = pattern(0, 2000);
     assert_eq!(writer.write(Source::from(&sent[..])), Ok(1280));
