@@ -9,6 +9,7 @@ mod get;
 mod owned;
 mod packet_atomics;
 mod packets;
+mod packets_announced;
 mod parting;
 mod rma;
 mod rx;
