@@ -229,9 +229,13 @@ impl Writer {
             && self.write_short_entries(header, MAX_HEADER_BYTES, payload)
     }
 
-    /// A message that is longer than a short entry, or finds no room at first.
+    /// As [`write_message`](Self::write_message), for a message that is longer than a short entry, or finds no room at first.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
     #[inline(never)]
-    fn write_long(
+    pub fn write_long(
         &self,
         header: &[u8; MAX_HEADER_BYTES],
         header_len: usize,

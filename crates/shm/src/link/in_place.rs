@@ -6,7 +6,7 @@ use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
 use ripstop_stream::InPlace;
 use ripstop_types::{Errno, Result};
 
-use super::ShmLink;
+use super::{Rings, ShmLink};
 use crate::copy_choice::RingCopy;
 
 /// The shortest payload that is counted.
@@ -27,15 +27,13 @@ impl InPlace<ShmLink> for RingInPlace {
         payload: UserBuf,
     ) -> Result<usize> {
         match link.rings.get() {
+            Some(rings) if payload.len() >= MIN_LONG_BYTES => {
+                // A copy, so that the header need not be in memory where the payload is short.
+                let header = *header;
+                link.send_long(rings, &header, header_len, payload)
+            }
             Some(rings) => {
                 let count = rings.writer.write_message(header, header_len, payload);
-                // What is written in part is queued, and counted there.
-                if let Ok(written @ MIN_LONG_BYTES..) = count
-                    && written == header_len + payload.len()
-                    && payload.len() >= MIN_LONG_BYTES
-                {
-                    rings.sent_in_place.add(Copied::one(payload.len() as u64));
-                }
                 link.after_write(rings, count)
             }
             None => Err(Errno::EAGAIN),
@@ -77,13 +75,10 @@ impl InPlace<ShmLink> for RingInPlace {
         sent
     }
 
-    /// A write that is to be timed is not sent at once but queued, since [`Rings::timed`](super::Rings::timed) is passed
-    /// by those only.
     #[inline]
     fn sends_whole(link: &ShmLink, payload: usize) -> bool {
         let rings = link.rings.get();
-        rings
-            .is_some_and(|rings| rings.writer.fits_one_entry(payload) && !rings.times_next(payload))
+        rings.is_some_and(|rings| rings.writer.fits_one_entry(payload))
     }
 
     #[inline]
@@ -102,5 +97,26 @@ impl InPlace<ShmLink> for RingInPlace {
         let read = || Ok(rings.reader.read_chunk(room));
         let count = rings.timed(RingCopy::Read, room.len(), read);
         link.after_read(rings, count).unwrap_or(0)
+    }
+}
+
+impl ShmLink {
+    /// A message that is counted, and timed now and then.
+    #[inline(never)]
+    fn send_long(
+        &self,
+        rings: &Rings,
+        header: &[u8; MAX_HEADER_BYTES],
+        header_len: usize,
+        payload: UserBuf,
+    ) -> Result<usize> {
+        let len = payload.len();
+        let write = || rings.writer.write_long(header, header_len, payload);
+        let count = rings.timed(RingCopy::Write, len, write);
+        // What is written in part is queued, and counted there.
+        if count == Ok(header_len + len) {
+            rings.sent_in_place.add(Copied::one(len as u64));
+        }
+        self.after_write(rings, count)
     }
 }

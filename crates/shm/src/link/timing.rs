@@ -1,7 +1,5 @@
 //! The time that long copies through the ring take, by which [`CopyChoice`](crate::copy_choice::CopyChoice) knows what
-//! the ring costs. Long reads, and writes of what was queued, pass [`Rings::timed`], which times a few of them. What
-//! [`RingInPlace`](super::RingInPlace) sends at once does not: a write of remote memory that is to be timed is queued
-//! (`RingInPlace::sends_whole`); a message is not, since its receiver chooses the way, by what its own copies take.
+//! the ring costs. All long reads and writes of rings pass [`Rings::timed`], which times a few of them.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -42,12 +40,6 @@ impl RingTimer {
             .store(COLD_BYTES_AFTER_ATTACH, Ordering::Relaxed);
     }
 
-    /// Whether the next copy that may be timed is.
-    #[inline]
-    fn is_due(&self) -> bool {
-        self.copies_until_timed.load(Ordering::Relaxed) == 0
-    }
-
     /// To be called when a read or write takes the ring to see what that costs: the next copy is timed.
     pub(super) fn time_next(&self) {
         self.copies_until_timed.store(0, Ordering::Relaxed);
@@ -78,12 +70,6 @@ impl RingTimer {
 }
 
 impl Rings {
-    /// Whether the next copy of this length is to be timed.
-    #[inline]
-    pub(super) fn times_next(&self, len: usize) -> bool {
-        len >= MIN_TIMED_BYTES && self.attach.is_some() && self.timer.is_due()
-    }
-
     /// Copies up to `len` bytes to or from the ring, and takes the time now and then, to know what the
     /// ring costs.
     #[inline]
@@ -154,8 +140,7 @@ mod tests {
         timer.copies_until_timed.store(2, Ordering::Relaxed);
         assert_eq!([(); 3].map(|()| timer.begin_due()), [false, false, true]);
         timer.copies_until_timed.store(2, Ordering::Relaxed);
-        assert!(!timer.is_due());
         timer.time_next();
-        assert!(timer.is_due() && timer.begin_due());
+        assert!(timer.begin_due());
     }
 }

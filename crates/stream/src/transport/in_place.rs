@@ -67,7 +67,7 @@ pub trait InPlace<L>: Debug + 'static {
     }
 
     /// Whether [`InPlace::send_message`] takes all of a message with so many bytes of payload
-    /// or nothing, and the link does not want it queued, as shm does to see what a write takes.
+    /// or nothing.
     fn sends_whole(_link: &L, _payload: usize) -> bool {
         false
     }
