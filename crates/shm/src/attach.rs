@@ -2,9 +2,9 @@
 //! (`process_vm_readv(2)`, `process_vm_writev(2)`). [`ShmLink`](crate::link::ShmLink) has one
 //! [`Attach`] for each connection that may use it.
 //!
-//! Before the first request to the peer, a trial reads the address probe of the peer's status page
-//! through the kernel. If the token is the expected one, attach is permitted and the process id
-//! belongs to the process that owns the status page.
+//! Before the first request to the peer, the address probe of the peer's status page is read through the
+//! kernel ([`Attach::is_attachable`]). If the token is the expected one, attach is permitted and the process
+//! id belongs to the process that owns the status page.
 //!
 //! A peer that polls its rings may be reached faster through them ([`CopyChoice`] knows). Then attach is
 //! for idle peers only. [`PollWatch`] watches the peer for a moment; if its poll count does not change, it
@@ -66,7 +66,7 @@ pub(crate) struct Attach {
     pub(crate) polls: PollWatch,
     probe: AddressProbe,
     pub(crate) regions: RemoteRegions,
-    trial: Trial,
+    permission: Permission,
     /// [`clock::counter`] when its process was last seen to have the memory of the status page.
     identified_at: Option<u64>,
     /// What the domain's connections add to; a refusal is logged once for each domain.
@@ -79,12 +79,13 @@ pub(crate) struct Attach {
     joint_copies: u64,
 }
 
-/// The outcome of the trial, which reads the address probe of the peer.
+/// Whether this process may access the peer's memory, as the first read of its address probe has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trial {
-    Untried,
-    Passed,
-    Failed,
+enum Permission {
+    /// Nothing was read yet.
+    Unknown,
+    Granted,
+    Refused,
 }
 
 /// The peer's process, as the system calls and the log need it.
@@ -105,7 +106,7 @@ impl Attach {
             probe: poll_status.address_probe()?,
             polls: PollWatch::new(poll_status),
             regions: RemoteRegions::default(),
-            trial: Trial::Untried,
+            permission: Permission::Unknown,
             identified_at: None,
             copies,
             choice: CopyChoice::new(mode),
@@ -255,23 +256,24 @@ impl Attach {
     /// Gives up attach with this peer, with a line in the log.
     #[cold]
     fn refuse(&mut self, peer: PeerProcess<'_>, why: &str) {
-        self.trial = Trial::Failed;
+        self.permission = Permission::Refused;
         self.log_refusal(peer, why);
         self.choice.give_up_attach();
     }
 
-    /// Whether this process may access the peer's memory. The first call tries it.
+    /// Whether this process may access the peer's memory. The first call finds out.
     pub(crate) fn is_attachable(&mut self, peer: PeerProcess<'_>) -> bool {
-        if self.trial == Trial::Untried {
-            self.try_attach(peer);
+        if self.permission == Permission::Unknown {
+            self.ask_permission(peer);
         }
-        self.trial == Trial::Passed
+        self.permission == Permission::Granted
     }
 
+    /// Reads the address probe of the peer, to see whether that is permitted.
     #[cold]
-    fn try_attach(&mut self, peer: PeerProcess<'_>) {
+    fn ask_permission(&mut self, peer: PeerProcess<'_>) {
         match self.has_token(peer) {
-            Ok(true) => self.trial = Trial::Passed,
+            Ok(true) => self.permission = Permission::Granted,
             Ok(false) => self.refuse(peer, "it has other memory than it says"),
             Err(error) => self.refuse(peer, &error.to_string()),
         }

@@ -98,8 +98,8 @@ impl Params {
 }
 
 impl Params {
-    /// The way of long payloads on this machine, for `fi_info -v`. The trial of a connection may still find
-    /// that its peer's memory may not be reached.
+    /// The way of long payloads on this machine, for `fi_info -v`. A connection may still find that its
+    /// peer's memory may not be reached.
     #[must_use]
     pub fn copy_remark(&self) -> String {
         copy_remark(self.disable_cma, self.copy, attach_limit())
