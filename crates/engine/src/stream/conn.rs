@@ -144,13 +144,13 @@ pub struct Conn<B> {
     pub(super) get_min: u64,
     /// The receiver gets messages if it is asked to.
     pub(super) can_get: bool,
-    /// Messages until the next probes: messages that go the other way (by the stream, or to be got), so that the receiver
+    /// Messages until the next trials: messages that go the other way (by the stream, or to be got), so that the receiver
     /// learns which of the two is faster.
     pub(super) get_countdown: u32,
     /// The value that it started from.
-    pub(super) between_probes: u32,
-    /// How many probes of the present row are still to be sent.
-    pub(super) probes_left: u32,
+    pub(super) between_trials: u32,
+    /// How many trials of the present row are still to be sent.
+    pub(super) trials_left: u32,
     /// The peer was told to hold back all but short messages.
     pub(super) limits_peer: bool,
     /// What both sides have of the protocol beyond that of C peers.
@@ -228,8 +228,8 @@ impl<B: Buffer> Conn<B> {
             get_min: u64::MAX,
             can_get: false,
             get_countdown: 0,
-            probes_left: 0,
-            between_probes: 0,
+            trials_left: 0,
+            between_trials: 0,
             limits_peer: false,
             extensions: Extensions::empty(),
             segments: Ring::new(),

@@ -34,14 +34,14 @@ use crate::{Buffer, Iov};
 /// the receiver wants longer ones only.
 const MIN_GET_BYTES: u64 = 4 << 10;
 
-/// Messages until some go the other way: they are got although they are too short, or sent eagerly
-/// although they are to be got. At first, and at most, after doubling each time.
-const MIN_BETWEEN_PROBES: u32 = 4;
-const MAX_BETWEEN_PROBES: u32 = 4096;
+/// Messages until some are trials, which go the other way: they are got although they are too short, or sent
+/// eagerly although they are to be got. At first, and at most, after doubling each time.
+const MIN_BETWEEN_TRIALS: u32 = 4;
+const MAX_BETWEEN_TRIALS: u32 = 4096;
 
-/// How many go the other way in a row: as many as receivers get by one call, where they come so fast. One
-/// alone would show what that costs where they do not.
-const PROBES: u32 = 8;
+/// Trials in a row: as many as receivers get by one call, where they come so fast. One alone would show what
+/// that costs where they do not.
+const TRIALS_IN_A_ROW: u32 = 8;
 
 /// A payload to be got from the peer's memory, see [`Output::Get`].
 #[derive(Clone, Copy, Debug)]
@@ -85,10 +85,10 @@ impl<B: Buffer> Conn<B> {
             self.count_down();
             return wanted;
         }
-        self.probes_left = self.probes_left.saturating_sub(1);
-        if self.probes_left == 0 {
-            let next = self.between_probes.saturating_mul(2);
-            self.between_probes = next.min(MAX_BETWEEN_PROBES);
+        self.trials_left = self.trials_left.saturating_sub(1);
+        if self.trials_left == 0 {
+            let next = self.between_trials.saturating_mul(2);
+            self.between_trials = next.min(MAX_BETWEEN_TRIALS);
             self.start_countdown();
         }
         !wanted
@@ -96,7 +96,7 @@ impl<B: Buffer> Conn<B> {
 
     /// The next messages that go the other way are so many messages away.
     const fn start_countdown(&mut self) {
-        (self.get_countdown, self.probes_left) = (self.between_probes, PROBES);
+        (self.get_countdown, self.trials_left) = (self.between_trials, TRIALS_IN_A_ROW);
         self.set_ready_to_send(self.ready_to_send);
     }
 
@@ -324,7 +324,7 @@ impl<B: Buffer> Engine<B> {
         }
         conn.can_get = header.get_limit() != u64::MAX;
         conn.get_min = header.get_limit().max(MIN_GET_BYTES);
-        conn.between_probes = MIN_BETWEEN_PROBES;
+        conn.between_trials = MIN_BETWEEN_TRIALS;
         conn.start_countdown();
         Ok(())
     }
