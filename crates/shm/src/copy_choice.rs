@@ -9,6 +9,7 @@
 //! answers another, it waits for more than that, which does not count. All of this depends on what the other side copies meanwhile, so it is measured as it happens. The cost of attach depends on
 //! the length, since a call costs as much as some 10 KiB, and on how many payloads are copied by one call.
 
+use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
 use ripstop_core::provider::Copies;
@@ -25,18 +26,16 @@ pub(crate) enum CopyMode {
     Auto,
 }
 
-/// Exponents of the shortest and the longest class of lengths. A class is a power of two and what is
-/// longer, up to the next; the last one has all that is longer.
+/// Exponents of the shortest and the longest [`LengthClass`].
 const MIN_EXPONENT: u32 = 12;
 const MAX_EXPONENT: u32 = 23;
 const _: () = assert!(
     Copies::MIN_BYTES == 1 << MIN_EXPONENT,
     "what may take another way is counted"
 );
-const CLASSES: usize = (MAX_EXPONENT - MIN_EXPONENT + 1) as usize;
 
-/// The exponent of the length from which messages are copied by attach before anything is known.
-const FIRST_LIMIT: u8 = 14;
+/// The length from which messages are copied by attach before anything is known.
+const FIRST_LIMIT: LengthClass = LengthClass::of(16 << 10);
 
 /// As an exponent: no length that there is. The peer tries attach now and then.
 pub(crate) const NO_LIMIT: u8 = 63;
@@ -74,6 +73,61 @@ const MAX_GAP_COPIES: u32 = 4;
 /// How much room a reader gives back at once, in bytes. Where a domain has many connections it is less.
 pub(crate) const CREDIT_BYTES: u64 = MAX_SMALL_BUFFER_BYTES as u64;
 
+/// A class of lengths of payloads: a power of two and what is longer, up to the next. The first class has all that is
+/// shorter, too, and the last one all that is longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LengthClass(u8);
+
+impl LengthClass {
+    /// How many there are.
+    const COUNT: usize = (MAX_EXPONENT - MIN_EXPONENT + 1) as usize;
+
+    /// The class of a length.
+    const fn of(len: u64) -> Self {
+        let exponent = (len | 1).ilog2();
+        Self(match exponent {
+            ..MIN_EXPONENT => 0,
+            MIN_EXPONENT..=MAX_EXPONENT => (exponent - MIN_EXPONENT) as u8,
+            _ => (MAX_EXPONENT - MIN_EXPONENT) as u8,
+        })
+    }
+
+    /// All of them, from the shortest on.
+    fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT as u8).map(Self)
+    }
+
+    /// The exponent of its shortest length.
+    const fn exponent(self) -> u8 {
+        MIN_EXPONENT as u8 + self.0
+    }
+}
+
+/// A value for each class of lengths.
+#[derive(Clone, Copy, Debug, Default)]
+struct ByClass<T>([T; LengthClass::COUNT]);
+
+impl<T: Copy> ByClass<T> {
+    /// The same one for all classes.
+    const fn all(value: T) -> Self {
+        Self([value; LengthClass::COUNT])
+    }
+}
+
+impl<T> Index<LengthClass> for ByClass<T> {
+    type Output = T;
+
+    fn index(&self, class: LengthClass) -> &T {
+        &self.0[usize::from(class.0)]
+    }
+}
+
+impl<T> IndexMut<LengthClass> for ByClass<T> {
+    fn index_mut(&mut self, class: LengthClass) -> &mut T {
+        &mut self.0[usize::from(class.0)]
+    }
+}
+
 /// A way of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -97,10 +151,9 @@ pub(crate) struct CopyChoice {
     /// Copies from the ring, and to it.
     ring_reads: RingCost,
     ring_writes: RingCost,
-    /// By class of length.
-    attach: [Cost; CLASSES],
+    attach: ByClass<Cost>,
     /// The way of each class at the moment.
-    ways: [Way; CLASSES],
+    ways: ByClass<Way>,
     until_trial: u32,
     between_trials: u32,
     /// Copies by attach until one is timed.
@@ -197,12 +250,6 @@ impl RingCost {
     }
 }
 
-/// The class of a length.
-fn class(len: u64) -> usize {
-    let exponent = len.max(1).ilog2().clamp(MIN_EXPONENT, MAX_EXPONENT);
-    (exponent - MIN_EXPONENT) as usize
-}
-
 impl CopyChoice {
     pub(crate) fn new(mode: CopyMode) -> Self {
         let way = match mode {
@@ -213,8 +260,8 @@ impl CopyChoice {
             mode,
             ring_reads: RingCost::default(),
             ring_writes: RingCost::default(),
-            attach: [Cost::default(); CLASSES],
-            ways: [way; CLASSES],
+            attach: ByClass::default(),
+            ways: ByClass::all(way),
             until_trial: MIN_BETWEEN_TRIALS,
             between_trials: MIN_BETWEEN_TRIALS,
             until_timed: 0,
@@ -225,22 +272,22 @@ impl CopyChoice {
 
     /// The faster way of a payload of this length, as far as is known.
     pub(crate) fn preferred(&self, len: u64) -> Way {
-        self.way(class(len))
+        self.way(LengthClass::of(len))
     }
 
     /// That of a class. What is longer than [`MAX_TRIAL_BYTES`] follows it once both ways of that are
     /// known: the measurements of a few long payloads depend on what the other side copies meanwhile, and
     /// would change the way again and again.
-    fn way(&self, class: usize) -> Way {
-        let trial = self::class(MAX_TRIAL_BYTES);
-        match class > trial && self.knows_both(trial) {
-            true => self.ways[trial],
+    fn way(&self, class: LengthClass) -> Way {
+        let longest_tried = LengthClass::of(MAX_TRIAL_BYTES);
+        match class > longest_tried && self.knows_both(longest_tried) {
+            true => self.ways[longest_tried],
             false => self.ways[class],
         }
     }
 
     /// Whether both ways of a class are known.
-    fn knows_both(&self, class: usize) -> bool {
+    fn knows_both(&self, class: LengthClass) -> bool {
         self.ring_cost().is_some() && self.attach[class].known().is_some()
     }
 
@@ -274,13 +321,13 @@ impl CopyChoice {
     /// Payloads cannot be copied by attach, or not any more.
     pub(crate) fn give_up_attach(&mut self) {
         self.mode = CopyMode::Ring;
-        self.ways = [Way::Ring; CLASSES];
+        self.ways = ByClass::all(Way::Ring);
         self.is_limit_stale = true;
     }
 
     /// Whether the next copy by attach, of a payload of this length, is to be timed.
     pub(crate) fn times_attach(&mut self, len: u64) -> bool {
-        if self.attach[class(len)].known().is_none() {
+        if self.attach[LengthClass::of(len)].known().is_none() {
             return true;
         }
         match self.until_timed.checked_sub(1) {
@@ -297,7 +344,7 @@ impl CopyChoice {
 
     /// So many payloads of a length were copied by one call of attach, which took this long for each.
     pub(crate) fn note_attach(&mut self, len: u64, count: usize, each: Duration) {
-        let class = class(len);
+        let class = LengthClass::of(len);
         self.is_limit_stale |= self.attach[class].known().is_none();
         for _ in 0..count {
             self.attach[class].note(len, each);
@@ -349,13 +396,13 @@ impl CopyChoice {
 
     /// Chooses the way of every class anew, after what the ring costs has changed.
     fn choose_all(&mut self) {
-        for class in 0..CLASSES {
+        for class in LengthClass::all() {
             self.choose(class);
         }
     }
 
     /// Chooses the way of a class anew, where both ways are known and the other one is clearly faster.
-    fn choose(&mut self, class: usize) {
+    fn choose(&mut self, class: LengthClass) {
         let (Some(ring), Some(attach)) = (self.ring_cost(), self.attach[class].known()) else {
             return;
         };
@@ -380,11 +427,11 @@ impl CopyChoice {
             return None;
         }
         // What is shorter than was ever copied is not asked for.
-        let wanted = |at: &usize| {
-            self.way(*at) == Way::Attach && (self.knows_both(*at) || *at >= class(1 << FIRST_LIMIT))
+        let wanted = |class: &LengthClass| {
+            self.way(*class) == Way::Attach && (self.knows_both(*class) || *class >= FIRST_LIMIT)
         };
-        let limit = match (0..CLASSES).find(wanted) {
-            Some(first) => MIN_EXPONENT as u8 + first as u8,
+        let limit = match LengthClass::all().find(wanted) {
+            Some(class) => class.exponent(),
             None if self.mode == CopyMode::Ring => 0,
             None => NO_LIMIT,
         };
@@ -528,11 +575,11 @@ mod tests {
     fn a_change_of_the_machine_is_followed() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
         run(&mut choice, 256 * KIB, 22_000, 15_000, 10_000);
-        assert_eq!(choice.ways[class(256 * KIB)], Way::Attach);
+        assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Attach);
         run(&mut choice, 256 * KIB, 6_000, 15_000, 20_000);
-        assert_eq!(choice.ways[class(256 * KIB)], Way::Ring);
+        assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Ring);
         run(&mut choice, 256 * KIB, 125_000, 15_000, 20_000);
-        assert_eq!(choice.ways[class(256 * KIB)], Way::Attach);
+        assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Attach);
     }
 
     #[test]
@@ -550,13 +597,13 @@ mod tests {
         let mut choice = CopyChoice::new(CopyMode::Auto);
         run(&mut choice, 64 * KIB, 7_000, 3_000, 100);
         choice.note_attach(64 * KIB, 1, Duration::from_millis(4));
-        assert_eq!(choice.ways[class(64 * KIB)], Way::Attach);
+        assert_eq!(choice.ways[LengthClass::of(64 * KIB)], Way::Attach);
     }
 
     #[test]
     fn the_peer_is_told_once_of_each_limit() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
-        assert_eq!(choice.take_limit(), Some(FIRST_LIMIT));
+        assert_eq!(choice.take_limit(), Some(14));
         assert_eq!(choice.take_limit(), None);
         for _ in 0..MIN_SAMPLES {
             let ended = Duration::from_nanos(2000);
