@@ -40,7 +40,7 @@ use ripstop_os::{AttachError, IoVec, IoVecMut, Process, Remote, clock};
 use ripstop_stream::{GetPieces, MAX_GETS, Payload};
 
 use crate::copies::{DomainCopies, Tally};
-use crate::copy_choice::{CopyChoice, CopyMode, Way};
+use crate::copy_choice::{CopyChoice, CopyMode, GetLimit, Way};
 use crate::name::Name;
 use crate::params::NAME;
 use crate::records::Record;
@@ -193,9 +193,9 @@ impl Attach {
             && peer.process.write(&there, &[IoVec::from_user(from)]) == Ok(from.len())
     }
 
-    /// The limit of gets that the peer is to know, see
-    /// [`DirectAccess::take_get_limit`](ripstop_stream::DirectAccess::take_get_limit).
-    pub(crate) fn take_get_limit(&mut self, peer: PeerProcess<'_>) -> Option<u8> {
+    /// The limit of gets that the peer is to be told, if there is a new one.
+    pub(crate) fn take_get_limit(&mut self, peer: PeerProcess<'_>) -> Option<GetLimit> {
+        // Where it is not, the choice has given attach up behind this.
         self.is_attachable(peer);
         self.choice.take_limit()
     }

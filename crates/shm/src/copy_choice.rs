@@ -34,11 +34,8 @@ const _: () = assert!(
     "what may take another way is counted"
 );
 
-/// The length from which messages are copied by attach before anything is known.
+/// The shortest payloads that are got from the sender before anything is known ([`GetLimit`]).
 const FIRST_LIMIT: LengthClass = LengthClass::of(16 << 10);
-
-/// As an exponent: no length that there is. The peer tries attach now and then.
-pub(crate) const NO_LIMIT: u8 = 63;
 
 /// The longest payload in bytes that takes the other way to see what that costs, where more is known: what
 /// comes behind it waits. Longer ones take the way that is faster for it.
@@ -97,7 +94,7 @@ impl LengthClass {
         (0..Self::COUNT as u8).map(Self)
     }
 
-    /// The exponent of its shortest length.
+    /// The exponent of its shortest length, but for what is shorter than all classes.
     const fn exponent(self) -> u8 {
         MIN_EXPONENT as u8 + self.0
     }
@@ -125,6 +122,33 @@ impl<T> Index<LengthClass> for ByClass<T> {
 impl<T> IndexMut<LengthClass> for ByClass<T> {
     fn index_mut(&mut self, class: LengthClass) -> &mut T {
         &mut self.0[usize::from(class.0)]
+    }
+}
+
+/// Which messages this side gets, as it tells the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GetLimit {
+    /// None: it cannot. The peer takes this for granted until it is told something else.
+    CannotGet,
+    /// None but trials, since the ring is faster.
+    TrialsOnly,
+    /// Those from `1 << exponent` bytes on; of shorter ones only trials.
+    From {
+        /// That of the shortest length of a class.
+        exponent: u8,
+    },
+}
+
+impl GetLimit {
+    /// The exponent that stands for it on the wire, see
+    /// [`DirectAccess::take_get_limit`](ripstop_stream::DirectAccess::take_get_limit).
+    pub(crate) const fn wire_exponent(self) -> u8 {
+        match self {
+            Self::CannotGet => 0,
+            // Longer than any message.
+            Self::TrialsOnly => 63,
+            Self::From { exponent } => exponent,
+        }
     }
 }
 
@@ -158,8 +182,8 @@ pub(crate) struct CopyChoice {
     between_trials: u32,
     /// Copies by attach until one is timed.
     until_timed: u32,
-    /// The exponent that the peer knows.
-    told: u8,
+    /// What the peer was told.
+    told: GetLimit,
     /// The limit may have changed since the peer was told.
     is_limit_stale: bool,
 }
@@ -265,7 +289,7 @@ impl CopyChoice {
             until_trial: MIN_BETWEEN_TRIALS,
             between_trials: MIN_BETWEEN_TRIALS,
             until_timed: 0,
-            told: 0,
+            told: GetLimit::CannotGet,
             is_limit_stale: true,
         }
     }
@@ -420,9 +444,9 @@ impl CopyChoice {
         (self.until_trial, self.between_trials) = (MIN_BETWEEN_TRIALS, MIN_BETWEEN_TRIALS);
     }
 
-    /// The exponent of the length from which messages are copied by attach: [`NO_LIMIT`] if that is not
-    /// faster, 0 if it cannot be. `None` if the peer knows, as it does of 0 at first.
-    pub(crate) fn take_limit(&mut self) -> Option<u8> {
+    /// The limit to tell the peer; `None` while it is the one that it was told last, at first
+    /// [`GetLimit::CannotGet`].
+    pub(crate) fn take_limit(&mut self) -> Option<GetLimit> {
         if !std::mem::take(&mut self.is_limit_stale) {
             return None;
         }
@@ -431,9 +455,11 @@ impl CopyChoice {
             self.way(*class) == Way::Attach && (self.knows_both(*class) || *class >= FIRST_LIMIT)
         };
         let limit = match LengthClass::all().find(wanted) {
-            Some(class) => class.exponent(),
-            None if self.mode == CopyMode::Ring => 0,
-            None => NO_LIMIT,
+            Some(class) => GetLimit::From {
+                exponent: class.exponent(),
+            },
+            None if self.mode == CopyMode::Ring => GetLimit::CannotGet,
+            None => GetLimit::TrialsOnly,
         };
         let told = std::mem::replace(&mut self.told, limit);
         (told != limit).then_some(limit)
@@ -603,7 +629,7 @@ mod tests {
     #[test]
     fn the_peer_is_told_once_of_each_limit() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
-        assert_eq!(choice.take_limit(), Some(14));
+        assert_eq!(choice.take_limit(), Some(GetLimit::From { exponent: 14 }));
         assert_eq!(choice.take_limit(), None);
         for _ in 0..MIN_SAMPLES {
             let ended = Duration::from_nanos(2000);
@@ -611,7 +637,7 @@ mod tests {
             choice.note_attach(16 * KIB, 1, Duration::from_micros(4));
             choice.note_attach(32 * KIB, 1, Duration::from_micros(2));
         }
-        assert_eq!(choice.take_limit(), Some(15));
+        assert_eq!(choice.take_limit(), Some(GetLimit::From { exponent: 15 }));
         assert_eq!(choice.take_limit(), None);
         for exponent in MIN_EXPONENT..=MAX_EXPONENT {
             for _ in 0..200 {
@@ -620,10 +646,23 @@ mod tests {
                 choice.note_copy(RingCopy::Read, 1 << exponent, (Duration::ZERO, ended), true);
             }
         }
-        assert_eq!(choice.take_limit(), Some(NO_LIMIT));
+        assert_eq!(choice.take_limit(), Some(GetLimit::TrialsOnly));
         choice.give_up_attach();
-        assert_eq!(choice.take_limit(), Some(0));
+        assert_eq!(choice.take_limit(), Some(GetLimit::CannotGet));
         assert_eq!(choice.take_limit(), None);
+    }
+
+    #[test]
+    fn the_wire_has_exponents_of_limits() {
+        let from = |exponent| GetLimit::From { exponent };
+        for (limit, exponent) in [
+            (GetLimit::CannotGet, 0),
+            (GetLimit::TrialsOnly, 63),
+            (from(12), 12),
+            (from(23), 23),
+        ] {
+            assert_eq!(limit.wire_exponent(), exponent, "{limit:?}");
+        }
     }
 
     #[test]

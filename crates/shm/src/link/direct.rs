@@ -15,7 +15,7 @@ use ripstop_types::RmaIov;
 
 use super::{Rings, ShmLink, joint};
 use crate::attach::{Attach, PeerProcess};
-use crate::copy_choice::{NO_LIMIT, Way};
+use crate::copy_choice::{GetLimit, Way};
 use crate::params::NAME;
 use crate::records::{Record, RegionInfo, Rights};
 use crate::windows::Windows;
@@ -179,20 +179,20 @@ impl DirectAccess<ShmLink> for RingDirect {
         let limit = attach.lock().take_get_limit(peer)?;
         let peer = &rings.peer;
         match limit {
-            0 | NO_LIMIT => fi_info!(
+            GetLimit::CannotGet | GetLimit::TrialsOnly => fi_info!(
                 NAME,
                 Subsys::EpData,
                 "{peer}: messages come through the ring"
             ),
-            _ => fi_info!(
+            GetLimit::From { exponent } => fi_info!(
                 NAME,
                 Subsys::EpData,
                 "{peer}: messages from {} bytes on are copied by cross-memory attach, shorter ones \
                  come through the ring",
-                1_u64 << limit
+                1_u64 << exponent
             ),
         }
-        Some(limit)
+        Some(limit.wire_exponent())
     }
 
     fn end_gets(link: &ShmLink, queued: Copied) {
