@@ -37,12 +37,12 @@ const _: () = assert!(
 /// The shortest payloads that are got from the sender before anything is known ([`GetLimit`]).
 const FIRST_LIMIT: LengthClass = LengthClass::of(16 << 10);
 
-/// The longest payload in bytes that takes the other way to see what that costs, where more is known: what
-/// comes behind it waits. Longer ones take the way that is faster for it.
-pub(crate) const MAX_TRIAL_BYTES: u64 = 256 << 10;
+/// The longest payload in bytes that may be a trial once the cost of the ring is known: what comes behind it waits.
+/// Longer ones take the way that is faster for it.
+const MAX_TRIAL_BYTES: u64 = 256 << 10;
 
-/// Payloads until the other way is tried: at first, and at most, after doubling each time that it was
-/// found no better.
+/// Payloads between two trials: at first, and at most, after doubling each time that the other way was found
+/// no better.
 const MIN_BETWEEN_TRIALS: u32 = 4;
 const MAX_BETWEEN_TRIALS: u32 = 1024;
 
@@ -159,6 +159,44 @@ pub(crate) enum Way {
     Attach,
 }
 
+impl Way {
+    const fn other(self) -> Self {
+        match self {
+            Self::Ring => Self::Attach,
+            Self::Attach => Self::Ring,
+        }
+    }
+}
+
+/// When the next trial is due.
+#[derive(Debug)]
+struct TrialCountdown {
+    /// Payloads until then.
+    left: u32,
+    /// The value that it started from.
+    between: u32,
+}
+
+impl TrialCountdown {
+    const fn new() -> Self {
+        Self {
+            left: MIN_BETWEEN_TRIALS,
+            between: MIN_BETWEEN_TRIALS,
+        }
+    }
+
+    /// Whether the next payload is a trial. After that there are twice as many until another one.
+    fn is_next(&mut self) -> bool {
+        if let Some(left) = self.left.checked_sub(1) {
+            self.left = left;
+            return false;
+        }
+        self.between = (2 * self.between).min(MAX_BETWEEN_TRIALS);
+        self.left = self.between;
+        true
+    }
+}
+
 /// What a copy through the ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RingCopy {
@@ -178,8 +216,7 @@ pub(crate) struct CopyChoice {
     attach: ByClass<Cost>,
     /// The way of each class at the moment.
     ways: ByClass<Way>,
-    until_trial: u32,
-    between_trials: u32,
+    trials: TrialCountdown,
     /// Copies by attach until one is timed.
     until_timed: u32,
     /// What the peer was told.
@@ -286,8 +323,7 @@ impl CopyChoice {
             ring_writes: RingCost::default(),
             attach: ByClass::default(),
             ways: ByClass::all(way),
-            until_trial: MIN_BETWEEN_TRIALS,
-            between_trials: MIN_BETWEEN_TRIALS,
+            trials: TrialCountdown::new(),
             until_timed: 0,
             told: GetLimit::CannotGet,
             is_limit_stale: true,
@@ -315,25 +351,14 @@ impl CopyChoice {
         self.ring_cost().is_some() && self.attach[class].known().is_some()
     }
 
-    /// The way of the next payload of this length: the faster one, or now and then the other.
+    /// The way of the next payload of this length: the faster one, or the other where it is a trial.
     pub(crate) fn next_way(&mut self, len: u64) -> Way {
         let way = self.preferred(len);
-        if self.mode != CopyMode::Auto || len > MAX_TRIAL_BYTES && self.ring_cost().is_some() {
-            return way;
-        }
-        match self.until_trial.checked_sub(1) {
-            Some(left) => {
-                self.until_trial = left;
-                way
-            }
-            None => {
-                self.between_trials = (2 * self.between_trials).min(MAX_BETWEEN_TRIALS);
-                self.until_trial = self.between_trials;
-                match way {
-                    Way::Ring => Way::Attach,
-                    Way::Attach => Way::Ring,
-                }
-            }
+        let may_be_trial =
+            self.mode == CopyMode::Auto && (len <= MAX_TRIAL_BYTES || self.ring_cost().is_none());
+        match may_be_trial && self.trials.is_next() {
+            true => way.other(),
+            false => way,
         }
     }
 
@@ -441,7 +466,7 @@ impl CopyChoice {
         self.ways[class] = way;
         self.is_limit_stale = true;
         // The measurements may have misled: the other way is tried again soon.
-        (self.until_trial, self.between_trials) = (MIN_BETWEEN_TRIALS, MIN_BETWEEN_TRIALS);
+        self.trials = TrialCountdown::new();
     }
 
     /// The limit to tell the peer; `None` while it is the one that it was told last, at first
