@@ -62,9 +62,9 @@ const MARGIN: u32 = 16;
 /// Measurements of another kind after which those of one kind do not count any more.
 const OTHERS_UNTIL_STALE: u8 = 64;
 
-/// A copy from the ring or to it waited for the other side's copy, if the time between it and the one before is at most
-/// this many times that of the copy; longer ones are the program's. A writer may wait for room for [`CREDIT_BYTES`] at
-/// once.
+/// A copy of a stream waited for the other side's copy if the time between the one before and it is at most this many
+/// times that of the copy; a longer time is the program's. A writer may wait for room for [`CREDIT_BYTES`] at once, that is
+/// for as many of its copies.
 const MAX_GAP_COPIES: u32 = 4;
 
 /// How much room a reader gives back at once, in bytes. Where a domain has many connections it is less.
@@ -206,6 +206,42 @@ pub(crate) enum RingCopy {
     Write,
 }
 
+/// How a copy through the ring follows the one before in its direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// As one of a stream: what it waited for, if anything, is copies of the other side.
+    Stream,
+    /// Otherwise, as where each message answers another (ping-pong): it may have waited for more than copies.
+    Other,
+}
+
+/// A copy through the ring of which the time was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimedCopy {
+    pub(crate) what: RingCopy,
+    /// How many bytes were copied.
+    pub(crate) len: u64,
+    pub(crate) began: Duration,
+    pub(crate) ended: Duration,
+    pub(crate) flow: Flow,
+}
+
+impl TimedCopy {
+    fn elapsed(&self) -> Duration {
+        self.ended.saturating_sub(self.began)
+    }
+
+    /// The longest time since the copy before in which this one waited for the other side's copy; `None` if it may
+    /// have waited for more than that.
+    fn max_gap(&self) -> Option<Duration> {
+        let copies = match self.what {
+            RingCopy::Read => 1,
+            RingCopy::Write => (CREDIT_BYTES / self.len.max(1)).max(1) as u32,
+        };
+        (self.flow == Flow::Stream).then(|| MAX_GAP_COPIES * copies * self.elapsed())
+    }
+}
+
 /// What one connection knows of the two ways.
 #[derive(Debug)]
 pub(crate) struct CopyChoice {
@@ -280,27 +316,31 @@ impl RecentCost {
     }
 }
 
-/// What copies from the ring cost this side, or those to it.
+/// What copies from the ring cost this side, or those to it. They are timed in pairs, each one and the next.
 #[derive(Clone, Copy, Debug, Default)]
 struct RingCost {
+    /// From the beginning of a copy to its end.
     copies: RecentCost,
     /// From the end of one copy to the end of the next, where both are of a stream.
     periods: RecentCost,
-    /// When a copy ended, if the next one is timed too.
-    last: Option<Duration>,
+    /// When the first copy of a pair ended, until the second one.
+    first_ended: Option<Duration>,
 }
 
 impl RingCost {
-    /// Takes a copy that began and ended then. It is of a stream with the one before if the gap is not longer than
-    /// `max_gap`.
-    fn note(&mut self, len: u64, (began, ended): (Duration, Duration), max_gap: Option<Duration>) {
-        self.copies.note(len, ended.saturating_sub(began));
-        match self.last.take() {
-            None => self.last = Some(ended),
-            Some(last) if max_gap.is_some_and(|gap| began.saturating_sub(last) <= gap) => {
-                self.periods.note(len, ended.saturating_sub(last));
+    fn note(&mut self, copy: &TimedCopy) {
+        self.copies.note(copy.len, copy.elapsed());
+        let Some(first_ended) = self.first_ended.take() else {
+            self.first_ended = Some(copy.ended);
+            return;
+        };
+        let gap = copy.began.saturating_sub(first_ended);
+        match copy.max_gap().is_some_and(|max_gap| gap <= max_gap) {
+            true => {
+                let period = copy.ended.saturating_sub(first_ended);
+                self.periods.note(copy.len, period);
             }
-            Some(_) => self.periods.note_other(),
+            false => self.periods.note_other(),
         }
     }
 
@@ -401,34 +441,18 @@ impl CopyChoice {
         self.choose(class);
     }
 
-    /// A copy through the ring began and ended then. `streams` says that it can have waited for the
-    /// other side's copies only ([`CopyWaits`](crate::copy_waits::CopyWaits)). Returns whether the next copy is to be
-    /// timed too.
-    pub(crate) fn note_copy(
-        &mut self,
-        what: RingCopy,
-        len: u64,
-        (began, ended): (Duration, Duration),
-        streams: bool,
-    ) -> bool {
-        let elapsed = ended.saturating_sub(began);
-        let (copies, others, max_gap) = match what {
-            RingCopy::Read => (
-                &mut self.ring_reads,
-                &mut self.ring_writes,
-                MAX_GAP_COPIES * elapsed,
-            ),
-            RingCopy::Write => (
-                &mut self.ring_writes,
-                &mut self.ring_reads,
-                MAX_GAP_COPIES * (CREDIT_BYTES / len.max(1)).max(1) as u32 * elapsed,
-            ),
+    /// A copy through the ring was timed. Returns whether the next one is to be timed too.
+    pub(crate) fn note_copy(&mut self, copy: &TimedCopy) -> bool {
+        let (reads, writes) = (&mut self.ring_reads, &mut self.ring_writes);
+        let (same, others) = match copy.what {
+            RingCopy::Read => (reads, writes),
+            RingCopy::Write => (writes, reads),
         };
-        copies.note(len, (began, ended), streams.then_some(max_gap));
+        same.note(copy);
         others.note_other();
+        let is_half_pair = same.first_ended.is_some() || others.first_ended.is_some();
         self.choose_all();
-        let is_next_timed = self.ring_reads.last.is_some() || self.ring_writes.last.is_some();
-        is_next_timed || self.ring_cost().is_none()
+        is_half_pair || self.ring_cost().is_none()
     }
 
     /// What the ring costs in picoseconds a byte, if it is known.
@@ -497,6 +521,17 @@ mod tests {
 
     const KIB: u64 = 1024;
 
+    /// A read that began with the test.
+    fn read_in_stream(len: u64, ended: Duration) -> TimedCopy {
+        TimedCopy {
+            what: RingCopy::Read,
+            len,
+            began: Duration::ZERO,
+            ended,
+            flow: Flow::Stream,
+        }
+    }
+
     /// Transfers of a length, of which the two ways take this many nanoseconds, as a receiver makes them.
     fn run(choice: &mut CopyChoice, len: u64, ring: u64, attach: u64, count: u32) -> u32 {
         let mut by_ring = 0;
@@ -504,8 +539,7 @@ mod tests {
             match choice.next_way(len) {
                 Way::Ring => {
                     by_ring += 1;
-                    let ended = Duration::from_nanos(ring);
-                    choice.note_copy(RingCopy::Read, len, (Duration::ZERO, ended), true);
+                    choice.note_copy(&read_in_stream(len, Duration::from_nanos(ring)));
                 }
                 Way::Attach => choice.note_attach(len, 1, Duration::from_nanos(attach)),
             }
@@ -526,19 +560,32 @@ mod tests {
         );
     }
 
-    /// The time, as the copies of a test have taken it, and whether they are those of a stream.
-    #[derive(Default)]
-    struct Clock(Duration, bool);
+    /// The time, as the copies of a test have taken it, and how they follow each other.
+    struct Clock {
+        now: Duration,
+        flow: Flow,
+    }
 
     impl Clock {
+        const fn new(flow: Flow) -> Self {
+            let now = Duration::ZERO;
+            Self { now, flow }
+        }
+
         fn copy(&mut self, choice: &mut CopyChoice, what: RingCopy, nanos: u64) {
             self.copy_of(choice, what, 16 * KIB, nanos);
         }
 
         fn copy_of(&mut self, choice: &mut CopyChoice, what: RingCopy, len: u64, nanos: u64) {
-            let began = self.0;
-            self.0 += Duration::from_nanos(nanos);
-            choice.note_copy(what, len, (began, self.0), self.1);
+            let began = self.now;
+            self.now += Duration::from_nanos(nanos);
+            choice.note_copy(&TimedCopy {
+                what,
+                len,
+                began,
+                ended: self.now,
+                flow: self.flow,
+            });
         }
     }
 
@@ -556,7 +603,8 @@ mod tests {
 
     #[test]
     fn where_payloads_go_both_ways_the_ring_costs_both_copies() {
-        let (mut choice, mut clock) = (CopyChoice::new(CopyMode::Auto), Clock::default());
+        let mut choice = CopyChoice::new(CopyMode::Auto);
+        let mut clock = Clock::new(Flow::Other);
         for _ in 0..MIN_SAMPLES {
             clock.copy(&mut choice, RingCopy::Read, 900);
             choice.note_attach(16 * KIB, 1, Duration::from_nanos(1200));
@@ -578,9 +626,9 @@ mod tests {
     fn a_sender_that_takes_longer_counts_where_parts_follow_each_other() {
         for (gap, way) in [(1500, Way::Attach), (50_000, Way::Ring)] {
             let mut choice = CopyChoice::new(CopyMode::Auto);
-            let mut clock = Clock(Duration::ZERO, true);
+            let mut clock = Clock::new(Flow::Stream);
             for _ in 0..2 * MIN_SAMPLES {
-                clock.0 += Duration::from_nanos(gap);
+                clock.now += Duration::from_nanos(gap);
                 clock.copy(&mut choice, RingCopy::Read, 500);
                 choice.note_attach(16 * KIB, 8, Duration::from_nanos(1200));
             }
@@ -591,10 +639,10 @@ mod tests {
     #[test]
     fn a_writer_that_waits_for_room_counts_that() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
-        let mut clock = Clock(Duration::ZERO, true);
+        let mut clock = Clock::new(Flow::Stream);
         for copies in 0..8 * u64::from(MIN_SAMPLES) {
             // There is room for two at once.
-            clock.0 += Duration::from_nanos(1000 * (copies % 2));
+            clock.now += Duration::from_nanos(1000 * (copies % 2));
             clock.copy_of(&mut choice, RingCopy::Write, 4 * KIB, 200);
             choice.note_attach(4 * KIB, 1, Duration::from_nanos(300));
         }
@@ -608,12 +656,12 @@ mod tests {
     #[test]
     fn a_round_trip_is_no_cost_of_the_ring() {
         for what in [RingCopy::Read, RingCopy::Write] {
-            for (streams, way) in [(false, Way::Ring), (true, Way::Attach)] {
+            for (flow, way) in [(Flow::Other, Way::Ring), (Flow::Stream, Way::Attach)] {
                 let mut choice = CopyChoice::new(CopyMode::Auto);
-                let mut clock = Clock(Duration::ZERO, streams);
+                let mut clock = Clock::new(flow);
                 for _ in 0..4 * MIN_SAMPLES {
                     // The other side answers.
-                    clock.0 += Duration::from_nanos(1100);
+                    clock.now += Duration::from_nanos(1100);
                     clock.copy_of(&mut choice, what, 4 * KIB, 300);
                     choice.note_attach(4 * KIB, 1, Duration::from_nanos(800));
                 }
@@ -657,8 +705,7 @@ mod tests {
         assert_eq!(choice.take_limit(), Some(GetLimit::From { exponent: 14 }));
         assert_eq!(choice.take_limit(), None);
         for _ in 0..MIN_SAMPLES {
-            let ended = Duration::from_nanos(2000);
-            choice.note_copy(RingCopy::Read, 16 * KIB, (Duration::ZERO, ended), true);
+            choice.note_copy(&read_in_stream(16 * KIB, Duration::from_nanos(2000)));
             choice.note_attach(16 * KIB, 1, Duration::from_micros(4));
             choice.note_attach(32 * KIB, 1, Duration::from_micros(2));
         }
@@ -667,8 +714,7 @@ mod tests {
         for exponent in MIN_EXPONENT..=MAX_EXPONENT {
             for _ in 0..200 {
                 choice.note_attach(1 << exponent, 1, Duration::from_secs(1));
-                let ended = Duration::from_nanos(1);
-                choice.note_copy(RingCopy::Read, 1 << exponent, (Duration::ZERO, ended), true);
+                choice.note_copy(&read_in_stream(1 << exponent, Duration::from_nanos(1)));
             }
         }
         assert_eq!(choice.take_limit(), Some(GetLimit::TrialsOnly));

@@ -7,7 +7,7 @@ use ripstop_core::provider::Copies;
 use ripstop_os::clock;
 
 use super::{RingResult, Rings};
-use crate::copy_choice::RingCopy;
+use crate::copy_choice::{RingCopy, TimedCopy};
 use crate::copy_waits::CopyWaits;
 
 /// The shortest copy to or from the ring in bytes whose time counts: shorter payloads have no other way.
@@ -86,7 +86,7 @@ impl Rings {
         if self.timer.begin_cold(what, len) {
             return copy();
         }
-        let streams = match what {
+        let flow = match what {
             RingCopy::Read => self
                 .timer
                 .copy_waits
@@ -106,8 +106,14 @@ impl Rings {
         if let Ok(len @ MIN_TIMED_BYTES..) = count {
             let ended = clock::now();
             self.with_attach(|attach| {
-                let (len, time) = (len as u64, (began, ended));
-                let untimed = match attach.choice.note_copy(what, len, time, streams) {
+                let timed = TimedCopy {
+                    what,
+                    len: len as u64,
+                    began,
+                    ended,
+                    flow,
+                };
+                let untimed = match attach.choice.note_copy(&timed) {
                     true => 0,
                     false => UNTIMED_COPIES,
                 };
