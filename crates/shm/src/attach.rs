@@ -200,8 +200,8 @@ impl Attach {
         self.choice.take_limit()
     }
 
-    /// The way of the next read or write of this length. The ring is not tried with a peer that does not poll:
-    /// it would wait for that.
+    /// The way of the next read or write of this length. There is no trial of the ring with a peer that does
+    /// not poll: it would wait for that.
     pub(crate) fn next_way(&mut self, peer: PeerProcess<'_>, len: u64, crowded: bool) -> Way {
         match (self.choice.preferred(len), self.choice.next_way(len)) {
             (Way::Attach, Way::Ring) if self.is_idle(peer, crowded) != Some(false) => Way::Attach,

@@ -231,8 +231,8 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 }
 
-/// Chooses attach for a read or write of `len` bytes in a known region: where it is the faster way, or its turn to be
-/// tried, and where the ring is faster but the peer does not poll it. The error is what the caller does instead.
+/// Chooses attach for a read or write of `len` bytes in a known region: where it is the faster way, or a trial is
+/// due, and where the ring is faster but the peer does not poll it. The error is what the caller does instead.
 fn choose_attach(
     rings: &Rings,
     attach: &mut Attach,
@@ -255,7 +255,7 @@ fn choose_attach(
     match (preferred, attach.next_way(peer, len, state.crowded)) {
         (_, Way::Attach) if attach.is_same_process(peer) => Ok(()),
         (_, Way::Attach) => Err(Attached::UseStream),
-        // To see what the ring costs.
+        // A trial of the ring.
         (Way::Attach, Way::Ring) => {
             rings.timer.time_next();
             Err(Attached::UseStream)

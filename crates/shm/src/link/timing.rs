@@ -22,10 +22,10 @@ const UNTIMED_COPIES: u32 = 13;
 /// messages in a row that take the ring to see what that costs, or none of these would count.
 const COLD_BYTES_AFTER_ATTACH: usize = 16 << 10;
 
-/// Which of the next copies of a connection are timed.
+/// Which copies through the ring of one connection are timed. Changed under the lock of the connection only.
 #[derive(Debug, Default)]
 pub(super) struct RingTimer {
-    /// Copies to or from the ring that are not timed.
+    /// Long copies until the next one that is timed.
     copies_until_timed: AtomicU32,
     copy_waits: CopyWaits,
     /// Bytes of long copies from the ring until their time counts: they find memory that this process has not touched
@@ -40,12 +40,12 @@ impl RingTimer {
             .store(COLD_BYTES_AFTER_ATTACH, Ordering::Relaxed);
     }
 
-    /// To be called when a read or write takes the ring to see what that costs: the next copy is timed.
+    /// To be called when a read or write is a trial of the ring: the next copy is timed.
     pub(super) fn time_next(&self) {
         self.copies_until_timed.store(0, Ordering::Relaxed);
     }
 
-    /// A long copy begins. Returns whether it finds cold memory, so that its time says nothing.
+    /// A long copy begins. Returns whether it finds cold memory, so that its time would say nothing.
     #[inline]
     fn begin_cold(&self, what: RingCopy, len: usize) -> bool {
         if what == RingCopy::Write {
@@ -59,7 +59,7 @@ impl RingTimer {
         cold > 0
     }
 
-    /// A copy begins that may be timed. Returns whether it is.
+    /// A long copy begins that finds no cold memory. Returns whether it is timed.
     #[inline]
     fn begin_due(&self) -> bool {
         let copies = self.copies_until_timed.load(Ordering::Relaxed);
@@ -70,8 +70,8 @@ impl RingTimer {
 }
 
 impl Rings {
-    /// Copies up to `len` bytes to or from the ring, and takes the time now and then, to know what the
-    /// ring costs.
+    /// Copies up to `len` bytes to or from the ring by `copy`, and takes the time now and then, to know what the ring costs.
+    /// All reads and writes that may be long are made by this.
     #[inline]
     pub(super) fn timed(
         &self,
@@ -86,43 +86,38 @@ impl Rings {
         if self.timer.begin_cold(what, len) {
             return copy();
         }
+        let waits = &self.timer.copy_waits;
         let flow = match what {
-            RingCopy::Read => self
-                .timer
-                .copy_waits
-                .begin_read(self.writer.entries_written()),
-            RingCopy::Write => self.timer.copy_waits.begin_write(),
+            RingCopy::Read => waits.begin_read(self.writer.entries_written()),
+            RingCopy::Write => waits.begin_write(),
         };
-        let copy = || {
-            let count = copy();
-            self.timer.copy_waits.end(what, len, count.unwrap_or(len));
-            count
-        };
-        if !self.timer.begin_due() {
-            return copy();
-        }
-        let began = clock::now();
+        let began = self.timer.begin_due().then(clock::now);
         let count = copy();
-        if let Ok(len @ MIN_TIMED_BYTES..) = count {
-            let ended = clock::now();
-            self.with_attach(|attach| {
-                let timed = TimedCopy {
-                    what,
-                    len: len as u64,
-                    began,
-                    ended,
-                    flow,
-                };
-                let untimed = match attach.choice.note_copy(&timed) {
-                    true => 0,
-                    false => UNTIMED_COPIES,
-                };
-                self.timer
-                    .copies_until_timed
-                    .store(untimed, Ordering::Relaxed);
-            });
+        waits.end(what, len, count.unwrap_or(len));
+        if let (Some(began), Ok(copied @ MIN_TIMED_BYTES..)) = (began, count) {
+            let timed = TimedCopy {
+                what,
+                len: copied as u64,
+                began,
+                ended: clock::now(),
+                flow,
+            };
+            self.note_timed(&timed);
         }
         count
+    }
+
+    /// Hands the time of a copy on, and says which of the next copies are timed.
+    fn note_timed(&self, copy: &TimedCopy) {
+        self.with_attach(|attach| {
+            let untimed = match attach.choice.note_copy(copy) {
+                true => 0,
+                false => UNTIMED_COPIES,
+            };
+            self.timer
+                .copies_until_timed
+                .store(untimed, Ordering::Relaxed);
+        });
     }
 }
 
