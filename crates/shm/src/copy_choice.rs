@@ -1,13 +1,20 @@
 //! The choice between the two ways of a long payload: through the ring, which both sides copy at the same
 //! time, or by cross-memory attach, one copy that the kernel makes for one side. Which is faster depends
 //! on the machine, and on how far apart the two processors are at the moment, by a factor of three and
-//! more either way. So each connection measures what both ways cost, and now and then tries the other one.
+//! more either way.
 //!
-//! Through the ring a payload costs a copy at each side. This side knows how long its own copies take, from
-//! the ring and to it, where payloads go both ways; and, where one payload or part comes right behind the
-//! other, how long both sides take together: a reader waits for the writer then, or a writer for room. Where each message
-//! answers another, it waits for more than that, which does not count. All of this depends on what the other side copies meanwhile, so it is measured as it happens. The cost of attach depends on
-//! the length, since a call costs as much as some 10 KiB, and on how many payloads are copied by one call.
+//! So each connection has a [`CopyChoice`]. It is told how long copies of both ways took, keeps for each
+//! class of lengths the way that is faster, and now and then sends a payload the other way, so that the
+//! cost of that stays known: such a payload is a *trial*.
+//!
+//! - What **attach** costs depends on the length, since a call costs as much as some 10 KiB, and on how
+//!   many payloads are copied by one call.
+//! - Through the **ring** a payload costs a copy at each side. This side knows how long its own copies take,
+//!   from the ring and to it, where payloads go both ways. Where one payload or part comes right behind the
+//!   other (a stream), it also knows how long both sides take together: a reader waits for the writer then, or
+//!   a writer for room. Where each message answers another (ping-pong), a side waits for more than that, which
+//!   does not count ([`Flow`]). All of this depends on what the other side copies meanwhile, so it is
+//!   measured as it happens, and forgotten when it is old.
 
 use std::ops::{Index, IndexMut};
 use std::time::Duration;
