@@ -21,7 +21,7 @@
 //! # Ring or attach
 //!
 //! Each connection has one `CopyChoice` (`copy_choice.rs`). It learns what copies through the ring take from
-//! `Rings::timed` (`link/timing.rs`), and what copies by attach take from `Attach` (`attach.rs`). It is asked
+//! `Connection::timed` (`link/timing.rs`), and what copies by attach take from `Attach` (`attach.rs`). It is asked
 //!
 //! - for reads and writes by their initiator, in `choose_attach` (`link/direct.rs`), which also looks at whether the peer
 //!   polls (`attach/poll_watch.rs`);

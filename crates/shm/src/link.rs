@@ -52,18 +52,18 @@ const ROOM_POLLS: u32 = 64;
 /// How many bytes a ring has taken or delivered.
 type RingResult = core::result::Result<usize, RingError>;
 
-/// A connection between two endpoints.
+/// One end of a connection between two endpoints, from its handshake on.
 #[derive(Debug)]
 pub struct ShmLink {
     socket: Socket,
     /// Set when the handshake is complete ([`Link::start`]).
-    rings: OnceLock<Rings>,
+    conn: OnceLock<Connection>,
     handshake: Mutex<Handshake>,
 }
 
-/// The state of a connection whose handshake is complete.
+/// What this end has of a connection whose handshake is complete.
 #[derive(Debug)]
-struct Rings {
+struct Connection {
     writer: Writer,
     reader: Reader,
     peer_status: PeerStatus,
@@ -89,7 +89,7 @@ struct Rings {
     requested_keys: Mutex<Vec<u64>>,
 }
 
-/// The state of a handshake; [`Link::start`] turns it into [`Rings`].
+/// The state of a handshake; [`Link::start`] turns it into [`Connection`].
 #[derive(Debug, Default)]
 pub(crate) struct Handshake {
     /// The name of the endpoint that is connected to: the peer's, or on the accepting side our own.
@@ -119,7 +119,7 @@ impl ShmLink {
         };
         Self {
             socket,
-            rings: OnceLock::new(),
+            conn: OnceLock::new(),
             handshake: Mutex::new(handshake),
         }
     }
@@ -131,27 +131,27 @@ impl ShmLink {
 
     /// What of `interest` the link is ready for.
     pub(crate) fn ready(&self, interest: Interest) -> Interest {
-        let Some(rings) = self.rings.get() else {
+        let Some(conn) = self.conn.get() else {
             return Interest::default();
         };
-        let read = || rings.reader.is_ready() || rings.ended.load(Ordering::Relaxed);
+        let read = || conn.reader.is_ready() || conn.ended.load(Ordering::Relaxed);
         // An error counts as room: the next write reports it.
-        let room = || rings.writer.has_room().unwrap_or(true);
+        let room = || conn.writer.has_room().unwrap_or(true);
         Interest {
             read: interest.read && read(),
             write: interest.write && room(),
         }
     }
 
-    /// The state of attach, with the rings beside it and the process that it reaches. `None` before the handshake is
+    /// The state of attach, with the connection that has it and the process that it reaches. `None` before the handshake is
     /// complete, and where attach is switched off or cannot work.
-    fn attach(&self) -> Option<(&Rings, &Mutex<Attach>, PeerProcess<'_>)> {
-        let rings = self.rings.get()?;
+    fn attach(&self) -> Option<(&Connection, &Mutex<Attach>, PeerProcess<'_>)> {
+        let conn = self.conn.get()?;
         let peer = PeerProcess {
-            process: rings.process.as_ref()?,
-            name: &rings.peer,
+            process: conn.process.as_ref()?,
+            name: &conn.peer,
         };
-        Some((rings, rings.attach.as_ref()?, peer))
+        Some((conn, conn.attach.as_ref()?, peer))
     }
 
     #[cold]
@@ -193,43 +193,43 @@ impl ShmLink {
 
     /// Rings the doorbell after a write, if the peer sleeps, and translates the result.
     #[inline(always)]
-    fn after_write(&self, rings: &Rings, count: RingResult) -> Result<usize> {
+    fn after_write(&self, conn: &Connection, count: RingResult) -> Result<usize> {
         match count {
             Ok(0) => Err(Errno::EAGAIN),
             Ok(count) => {
-                if rings.peer_status.must_wake() {
+                if conn.peer_status.must_wake() {
                     self.ring_doorbell();
                 }
                 Ok(count)
             }
-            Err(error) => Err(rings.ring_error(error)),
+            Err(error) => Err(conn.ring_error(error)),
         }
     }
 
     /// Rings the doorbell after a read that returned credit, and translates the result.
     #[inline]
-    fn after_read(&self, rings: &Rings, count: RingResult) -> Result<usize> {
+    fn after_read(&self, conn: &Connection, count: RingResult) -> Result<usize> {
         match count {
-            Ok(0) if rings.ended.load(Ordering::Relaxed) => Ok(0),
+            Ok(0) if conn.ended.load(Ordering::Relaxed) => Ok(0),
             Ok(0) => Err(Errno::EAGAIN),
             Ok(count) => {
-                self.wake_for_credit(rings);
+                self.wake_for_credit(conn);
                 Ok(count)
             }
-            Err(error) => Err(rings.ring_error(error)),
+            Err(error) => Err(conn.ring_error(error)),
         }
     }
 
     /// Wakes a peer that may sleep until it has room, if credit was returned to it.
     #[inline]
-    fn wake_for_credit(&self, rings: &Rings) {
-        if rings.reader.take_credit_returned() && rings.peer_status.must_wake() {
+    fn wake_for_credit(&self, conn: &Connection) {
+        if conn.reader.take_credit_returned() && conn.peer_status.must_wake() {
             self.ring_doorbell();
         }
     }
 }
 
-impl Rings {
+impl Connection {
     /// Whether the peer's process has exited.
     fn peer_has_exited(&self) -> bool {
         let process = self.process.as_ref();
@@ -323,10 +323,10 @@ impl Link for ShmLink {
     type Registering = ();
 
     fn account(&self) -> Account {
-        let traffic = self.rings.get().map(|rings| Traffic {
+        let traffic = self.conn.get().map(|conn| Traffic {
             unit: "entries",
-            sent: rings.writer.entries_written(),
-            received: rings.reader.entries_read(),
+            sent: conn.writer.entries_written(),
+            received: conn.reader.entries_read(),
         });
         Account {
             traffic,
@@ -336,19 +336,19 @@ impl Link for ShmLink {
 
     #[inline]
     fn send(&self, bytes: &[u8]) -> Result<usize> {
-        match self.rings.get() {
-            Some(rings) => self.after_write(rings, rings.writer.write(Source::from(bytes))),
+        match self.conn.get() {
+            Some(conn) => self.after_write(conn, conn.writer.write(Source::from(bytes))),
             None => self.send_handshake(bytes),
         }
     }
 
     #[inline]
     fn sendv(&self, vecs: &[IoVec<'_>]) -> Result<usize> {
-        match self.rings.get() {
-            Some(rings) => {
+        match self.conn.get() {
+            Some(conn) => {
                 let len = vecs.iter().map(IoVec::len).sum();
-                let count = rings.timed(RingCopy::Write, len, || rings.writer.write_vectored(vecs));
-                self.after_write(rings, count)
+                let count = conn.timed(RingCopy::Write, len, || conn.writer.write_vectored(vecs));
+                self.after_write(conn, count)
             }
             None => self.socket.sendv(vecs),
         }
@@ -361,28 +361,28 @@ impl Link for ShmLink {
 
     #[inline]
     fn recv_once(&self, bytes: &mut [u8]) -> Result<usize> {
-        match self.rings.get() {
-            Some(rings) => self.after_read(rings, rings.reader.read(bytes)),
+        match self.conn.get() {
+            Some(conn) => self.after_read(conn, conn.reader.read(bytes)),
             None => self.recv_handshake(bytes),
         }
     }
 
     fn has_room(&self) -> bool {
-        let rings = self.rings.get();
+        let conn = self.conn.get();
         // An error counts as room: the next write reports it.
-        rings.is_some_and(|rings| rings.writer.has_room().unwrap_or(true))
+        conn.is_some_and(|conn| conn.writer.has_room().unwrap_or(true))
     }
 
     fn await_room(&self) -> bool {
-        let Some(rings) = self.rings.get() else {
+        let Some(conn) = self.conn.get() else {
             return false;
         };
         for _ in 0..ROOM_POLLS {
             // An error counts as room: the next write reports it.
-            if rings.writer.has_room().unwrap_or(true) {
+            if conn.writer.has_room().unwrap_or(true) {
                 return true;
             }
-            if rings.reader.is_ready() {
+            if conn.reader.is_ready() {
                 break;
             }
             std::hint::spin_loop();
@@ -392,11 +392,11 @@ impl Link for ShmLink {
 
     #[inline]
     fn recvv(&self, vecs: &mut [IoVecMut<'_>]) -> Result<usize> {
-        match self.rings.get() {
-            Some(rings) => {
+        match self.conn.get() {
+            Some(conn) => {
                 let len = vecs.iter().map(IoVecMut::len).sum();
-                let count = rings.timed(RingCopy::Read, len, || rings.reader.read_vectored(vecs));
-                self.after_read(rings, count)
+                let count = conn.timed(RingCopy::Read, len, || conn.reader.read_vectored(vecs));
+                self.after_read(conn, count)
             }
             None => self.socket.recvv(vecs),
         }
@@ -428,7 +428,7 @@ impl Link for ShmLink {
                 }
                 _ => None,
             };
-            self.rings.get_or_init(|| Rings {
+            self.conn.get_or_init(|| Connection {
                 attach: attach.map(Mutex::new),
                 timer: RingTimer::default(),
                 copies,
@@ -448,7 +448,7 @@ impl Link for ShmLink {
     }
 
     fn drain_doorbell(&self, windows: &mut Windows) {
-        let Some(rings) = self.rings.get() else {
+        let Some(conn) = self.conn.get() else {
             return;
         };
         let mut bytes = [0; DOORBELL_READ_BYTES];
@@ -457,35 +457,35 @@ impl Link for ShmLink {
             let ended = match self.socket.recv_some(&mut bytes) {
                 Ok((0, _)) => true,
                 Ok((count, descriptors)) => {
-                    rings.handle_socket_bytes(&bytes[..count], descriptors, windows);
+                    conn.handle_socket_bytes(&bytes[..count], descriptors, windows);
                     false
                 }
                 Err(Errno::EAGAIN) if read > 0 => return,
-                Err(Errno::EAGAIN) => rings.peer_has_exited(),
+                Err(Errno::EAGAIN) => conn.peer_has_exited(),
                 // For example a reset: the peer closed its end with doorbells unread.
                 Err(_) => true,
             };
             if ended {
-                rings.ended.store(true, Ordering::Relaxed);
+                conn.ended.store(true, Ordering::Relaxed);
             }
-            if ended || (windows.is_empty() && !rings.record_reader.lock().is_partial()) {
+            if ended || (windows.is_empty() && !conn.record_reader.lock().is_partial()) {
                 return;
             }
         }
     }
 
     fn has_ended(&self) -> bool {
-        let rings = self.rings.get();
-        rings.is_some_and(|rings| rings.ended.load(Ordering::Relaxed))
+        let conn = self.conn.get();
+        conn.is_some_and(|conn| conn.ended.load(Ordering::Relaxed))
     }
 
     fn unread_bytes(&self) -> u64 {
-        let rings = self.rings.get();
-        rings.map_or(0, |rings| rings.reader.layout().max_unread_bytes())
+        let conn = self.conn.get();
+        conn.map_or(0, |conn| conn.reader.layout().max_unread_bytes())
     }
 
     fn peer_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.rings.get()?.process.as_ref().map(AsFd::as_fd)
+        self.conn.get()?.process.as_ref().map(AsFd::as_fd)
     }
 
     fn local_addr(&self) -> Result<Name> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Rings;
+use super::Connection;
 
 /// Polls until the peer has applied all earlier operations, before a direct access to its memory: this
 /// many, and one more for each [`BYTES_PER_APPLIED_POLL`] of the access, which the ring would copy twice.
@@ -46,7 +46,7 @@ impl AppliedBackoff {
     }
 }
 
-impl Rings {
+impl Connection {
     /// Whether the peer has applied all that was sent; waits a moment for it, before an access of `len` bytes.
     #[inline]
     pub(super) fn wait_applied(&self, len: u64) -> bool {

@@ -13,7 +13,7 @@ use ripstop_stream::{
 };
 use ripstop_types::RmaIov;
 
-use super::{Rings, ShmLink, joint};
+use super::{Connection, ShmLink, joint};
 use crate::attach::{Attach, PeerProcess};
 use crate::copy_choice::{GetLimit, Way};
 use crate::params::NAME;
@@ -59,13 +59,13 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 
     fn is_claimed(link: &ShmLink, grant: Grant) -> bool {
-        let rings = link.rings.get();
-        rings.is_some_and(|rings| rings.reader.is_claimed(grant))
+        let conn = link.conn.get();
+        conn.is_some_and(|conn| conn.reader.is_claimed(grant))
     }
 
     fn tell_applied(link: &ShmLink) {
-        if let Some(rings) = link.rings.get() {
-            rings.reader.publish_applied();
+        if let Some(conn) = link.conn.get() {
+            conn.reader.publish_applied();
         }
     }
 
@@ -80,20 +80,20 @@ impl DirectAccess<ShmLink> for RingDirect {
         place: &RmaIov,
         act: impl FnOnce(&Window, usize) -> Option<R>,
     ) -> Option<R> {
-        let rings = link.rings.get()?;
+        let conn = link.conn.get()?;
         let (grant, window, at) = windows.find(place)?;
-        if rings.ended.load(Ordering::Relaxed) || !rings.wait_applied(place.len) {
+        if conn.ended.load(Ordering::Relaxed) || !conn.wait_applied(place.len) {
             return None;
         }
-        rings.writer.claim(grant);
-        let granted = rings.peer_status.is_granted(grant);
+        conn.writer.claim(grant);
+        let granted = conn.peer_status.is_granted(grant);
         let done = match granted {
             true => act(window, at),
             false => None,
         };
-        rings.writer.unclaim();
+        conn.writer.unclaim();
         if done.is_some() && place.len >= Copies::MIN_BYTES {
-            rings.mapped.add(Copied::one(place.len));
+            conn.mapped.add(Copied::one(place.len));
         }
         if !granted {
             windows.retain(|other| other != grant);
@@ -102,9 +102,9 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 
     fn take_requests(link: &ShmLink) -> Vec<u64> {
-        let rings = link.rings.get();
-        rings.map_or_else(Vec::new, |rings| {
-            std::mem::take(&mut *rings.requested_keys.lock())
+        let conn = link.conn.get();
+        conn.map_or_else(Vec::new, |conn| {
+            std::mem::take(&mut *conn.requested_keys.lock())
         })
     }
 
@@ -115,7 +115,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         segments: &[UserBuf],
         state: AttachState,
     ) -> Attached {
-        let Some((rings, attach, peer)) = link.attach() else {
+        let Some((conn, attach, peer)) = link.attach() else {
             return Attached::UseStream;
         };
         let mut attach = attach.lock();
@@ -129,22 +129,22 @@ impl DirectAccess<ShmLink> for RingDirect {
                 Way::Ring => Attached::UseStream,
             };
         };
-        if let Err(instead) = choose_attach(rings, &mut attach, peer, place.len, state) {
+        if let Err(instead) = choose_attach(conn, &mut attach, peer, place.len, state) {
             return instead;
         }
-        rings.writer.claim(found.grant);
-        let granted = rings.peer_status.is_granted(found.grant);
+        conn.writer.claim(found.grant);
+        let granted = conn.peer_status.is_granted(found.grant);
         let outcome = match segments {
             _ if !granted => Attached::UseStream,
-            [buf] if state.joint && joint::may_help_access(rings, &mut attach) => {
-                joint::access(rings, &mut attach, peer, found, write, *buf)
+            [buf] if state.joint && joint::may_help_access(conn, &mut attach) => {
+                joint::access(conn, &mut attach, peer, found, write, *buf)
             }
             _ => match attach.copy(peer, found, write, segments) {
                 true => Attached::Done,
                 false => Attached::UseStream,
             },
         };
-        rings.writer.unclaim();
+        conn.writer.unclaim();
         if !granted {
             attach.regions.retain(|other| other != found.grant);
         }
@@ -152,7 +152,7 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 
     fn prefers_attach(link: &ShmLink, place: &RmaIov, write: bool) -> bool {
-        let attach = link.rings.get().and_then(|rings| rings.attach.as_ref());
+        let attach = link.conn.get().and_then(|conn| conn.attach.as_ref());
         attach.is_some_and(|attach| {
             let attach = attach.lock();
             attach.choice.preferred(place.len) == Way::Attach
@@ -161,23 +161,23 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 
     fn get(link: &ShmLink, from: &[Payload], into: GetPieces<'_>) -> Got {
-        let Some((rings, attach, peer)) = link.attach() else {
+        let Some((conn, attach, peer)) = link.attach() else {
             return Got::UseStream;
         };
         let got = attach.lock().get(peer, from, into);
-        rings.timer.note_get();
+        conn.timer.note_get();
         // Else the peer may have given the memory another use before it was read.
         match got {
-            _ if rings.reader.has_writer_ended() => Got::Ended,
+            _ if conn.reader.has_writer_ended() => Got::Ended,
             true => Got::Done,
             false => Got::UseStream,
         }
     }
 
     fn take_get_limit(link: &ShmLink) -> Option<u8> {
-        let (rings, attach, peer) = link.attach()?;
+        let (conn, attach, peer) = link.attach()?;
         let limit = attach.lock().take_get_limit(peer)?;
-        let peer = &rings.peer;
+        let peer = &conn.peer;
         match limit {
             GetLimit::CannotGet | GetLimit::TrialsOnly => fi_info!(
                 NAME,
@@ -196,18 +196,18 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 
     fn end_gets(link: &ShmLink, queued: Copied) {
-        let Some(rings) = link.rings.get() else {
+        let Some(conn) = link.conn.get() else {
             return;
         };
-        rings.writer.end();
+        conn.writer.end();
         joint::finish(link);
-        let (sent, mut copied) = (rings.sent_in_place.read() + queued, Default::default());
-        rings.copies.ring.add(sent);
-        rings.copies.mapped.add(rings.mapped.read());
-        rings.with_attach(|attach| copied = attach.copied());
+        let (sent, mut copied) = (conn.sent_in_place.read() + queued, Default::default());
+        conn.copies.ring.add(sent);
+        conn.copies.mapped.add(conn.mapped.read());
+        conn.with_attach(|attach| copied = attach.copied());
         let (copied, joint): (Copied, u64) = copied;
         if sent.payloads + copied.payloads > 0 {
-            let (peer, kib) = (&rings.peer, Copies::MIN_BYTES >> 10);
+            let (peer, kib) = (&conn.peer, Copies::MIN_BYTES >> 10);
             fi_info!(
                 NAME,
                 Subsys::EpData,
@@ -218,14 +218,14 @@ impl DirectAccess<ShmLink> for RingDirect {
     }
 
     fn copied(link: &ShmLink) -> LinkCopies {
-        let Some(rings) = link.rings.get() else {
+        let Some(conn) = link.conn.get() else {
             return LinkCopies::default();
         };
         let mut by_attach = Copied::default();
-        rings.with_attach(|attach| by_attach = attach.copied().0);
+        conn.with_attach(|attach| by_attach = attach.copied().0);
         LinkCopies {
-            in_place: rings.sent_in_place.read(),
-            mapped: rings.mapped.read(),
+            in_place: conn.sent_in_place.read(),
+            mapped: conn.mapped.read(),
             attach: by_attach,
         }
     }
@@ -234,17 +234,17 @@ impl DirectAccess<ShmLink> for RingDirect {
 /// Chooses attach for a read or write of `len` bytes in a known region: where it is the faster way, or a trial is
 /// due, and where the ring is faster but the peer does not poll it. The error is what the caller does instead.
 fn choose_attach(
-    rings: &Rings,
+    conn: &Connection,
     attach: &mut Attach,
     peer: PeerProcess<'_>,
     len: u64,
     state: AttachState,
 ) -> Result<(), Attached> {
-    if rings.ended.load(Ordering::Relaxed) {
+    if conn.ended.load(Ordering::Relaxed) {
         return Err(Attached::UseStream);
     }
     // An access by address must not overtake what was sent before.
-    let applied = state.settled && rings.writer.all_applied();
+    let applied = state.settled && conn.writer.all_applied();
     let preferred = attach.choice.preferred(len);
     match preferred {
         Way::Attach if !applied => return Err(Attached::Unapplied),
@@ -257,7 +257,7 @@ fn choose_attach(
         (_, Way::Attach) => Err(Attached::UseStream),
         // A trial of the ring.
         (Way::Attach, Way::Ring) => {
-            rings.timer.time_next();
+            conn.timer.time_next();
             Err(Attached::UseStream)
         }
         (Way::Ring, Way::Ring) => match attach.is_idle(peer, state.crowded) {

@@ -6,7 +6,7 @@ use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
 use ripstop_stream::InPlace;
 use ripstop_types::{Errno, Result};
 
-use super::{Rings, ShmLink};
+use super::{Connection, ShmLink};
 use crate::copy_choice::RingCopy;
 
 /// The shortest payload that is counted.
@@ -26,15 +26,15 @@ impl InPlace<ShmLink> for RingInPlace {
         header_len: usize,
         payload: UserBuf,
     ) -> Result<usize> {
-        match link.rings.get() {
-            Some(rings) if payload.len() >= MIN_LONG_BYTES => {
+        match link.conn.get() {
+            Some(conn) if payload.len() >= MIN_LONG_BYTES => {
                 // A copy, so that the header need not be in memory where the payload is short.
                 let header = *header;
-                link.send_long(rings, &header, header_len, payload)
+                link.send_long(conn, &header, header_len, payload)
             }
-            Some(rings) => {
-                let count = rings.writer.write_message(header, header_len, payload);
-                link.after_write(rings, count)
+            Some(conn) => {
+                let count = conn.writer.write_message(header, header_len, payload);
+                link.after_write(conn, count)
             }
             None => Err(Errno::EAGAIN),
         }
@@ -42,34 +42,34 @@ impl InPlace<ShmLink> for RingInPlace {
 
     #[inline(always)]
     fn is_ready(link: &ShmLink) -> bool {
-        let rings = link.rings.get();
-        rings.is_some_and(|rings| rings.reader.is_ready())
+        let conn = link.conn.get();
+        conn.is_some_and(|conn| conn.reader.is_ready())
     }
 
     #[inline(always)]
     fn sole_entry(link: &ShmLink) -> Option<SoleEntry<'_>> {
-        link.rings.get()?.reader.sole_entry()
+        link.conn.get()?.reader.sole_entry()
     }
 
     #[inline(always)]
     fn short_entry(link: &ShmLink) -> Option<ShortEntry<'_>> {
-        link.rings.get()?.reader.short_entry()
+        link.conn.get()?.reader.short_entry()
     }
 
     #[inline]
     fn return_credits(link: &ShmLink) {
-        if let Some(rings) = link.rings.get() {
-            link.wake_for_credit(rings);
+        if let Some(conn) = link.conn.get() {
+            link.wake_for_credit(conn);
         }
     }
 
     #[inline(always)]
     fn send_short(link: &ShmLink, header: &[u8; MAX_HEADER_BYTES], payload: UserBuf) -> bool {
-        let Some(rings) = link.rings.get() else {
+        let Some(conn) = link.conn.get() else {
             return false;
         };
-        let sent = rings.writer.write_short(header, payload);
-        if sent && rings.peer_status.must_wake() {
+        let sent = conn.writer.write_short(header, payload);
+        if sent && conn.peer_status.must_wake() {
             link.ring_doorbell();
         }
         sent
@@ -77,26 +77,26 @@ impl InPlace<ShmLink> for RingInPlace {
 
     #[inline]
     fn sends_whole(link: &ShmLink, payload: usize) -> bool {
-        let rings = link.rings.get();
-        rings.is_some_and(|rings| rings.writer.fits_one_entry(payload))
+        let conn = link.conn.get();
+        conn.is_some_and(|conn| conn.writer.fits_one_entry(payload))
     }
 
     #[inline]
     fn payload_ready(link: &ShmLink) -> usize {
-        link.rings
+        link.conn
             .get()
-            .map_or(0, |rings| rings.reader.chunk_remaining())
+            .map_or(0, |conn| conn.reader.chunk_remaining())
     }
 
     #[inline]
     fn recv_payload(link: &ShmLink, room: UserBuf) -> usize {
-        let Some(rings) = link.rings.get() else {
+        let Some(conn) = link.conn.get() else {
             return 0;
         };
         // It cannot fail: the entry was checked when its header was read.
-        let read = || Ok(rings.reader.read_chunk(room));
-        let count = rings.timed(RingCopy::Read, room.len(), read);
-        link.after_read(rings, count).unwrap_or(0)
+        let read = || Ok(conn.reader.read_chunk(room));
+        let count = conn.timed(RingCopy::Read, room.len(), read);
+        link.after_read(conn, count).unwrap_or(0)
     }
 }
 
@@ -105,18 +105,18 @@ impl ShmLink {
     #[inline(never)]
     fn send_long(
         &self,
-        rings: &Rings,
+        conn: &Connection,
         header: &[u8; MAX_HEADER_BYTES],
         header_len: usize,
         payload: UserBuf,
     ) -> Result<usize> {
         let len = payload.len();
-        let write = || rings.writer.write_long(header, header_len, payload);
-        let count = rings.timed(RingCopy::Write, len, write);
+        let write = || conn.writer.write_long(header, header_len, payload);
+        let count = conn.timed(RingCopy::Write, len, write);
         // What is written in part is queued, and counted there.
         if count == Ok(header_len + len) {
-            rings.sent_in_place.add(Copied::one(len as u64));
+            conn.sent_in_place.add(Copied::one(len as u64));
         }
-        self.after_write(rings, count)
+        self.after_write(conn, count)
     }
 }

@@ -11,7 +11,7 @@ use ripstop_mem::ring::{
 use ripstop_os::{IoVecMut, clock};
 use ripstop_stream::{Attached, GetPieces, Got, JointCopy, Payload};
 
-use super::{Rings, ShmLink};
+use super::{Connection, ShmLink};
 use crate::attach::{Attach, PeerProcess, RemotePlace};
 use crate::params::NAME;
 
@@ -59,10 +59,10 @@ impl JointCopy<ShmLink> for RingJoint {
 
     /// Refuses while the sender is not through with the last one.
     fn open(link: &ShmLink, payload: &Payload, index: u16, into: UserBuf) -> bool {
-        let Some(rings) = link.rings.get().filter(|rings| rings.attach.is_some()) else {
+        let Some(conn) = link.conn.get().filter(|conn| conn.attach.is_some()) else {
             return false;
         };
-        let (joint, Some(parts)) = (rings.reader.joint_messages(), parts(payload.len)) else {
+        let (joint, Some(parts)) = (conn.reader.joint_messages(), parts(payload.len)) else {
             return false;
         };
         if !joint.is_finished() {
@@ -79,10 +79,10 @@ impl JointCopy<ShmLink> for RingJoint {
 
     /// Copies parts from the front.
     fn copy(link: &ShmLink, payload: &Payload, into: UserBuf) -> Got {
-        let Some((rings, attach, peer)) = link.attach() else {
+        let Some((conn, attach, peer)) = link.attach() else {
             return Got::UseStream;
         };
-        let joint = rings.reader.joint_messages();
+        let joint = conn.reader.joint_messages();
         let began = clock::now();
         let places = (into, payload.address);
         let done = copy_from_front(&mut attach.lock(), peer, joint, places, false);
@@ -91,7 +91,7 @@ impl JointCopy<ShmLink> for RingJoint {
         }
         // Else the peer may have given the memory another use before it was read.
         match done && !joint.has_failed() {
-            _ if rings.reader.has_writer_ended() => Got::Ended,
+            _ if conn.reader.has_writer_ended() => Got::Ended,
             true => {
                 let (elapsed, helped) = (clock::now() - began, joint.taken() > 0);
                 attach.lock().note_joint(payload.len, Some(elapsed), helped);
@@ -102,28 +102,28 @@ impl JointCopy<ShmLink> for RingJoint {
     }
 
     fn outcome(link: &ShmLink, payload: &Payload, done: bool) -> Option<bool> {
-        let rings = link.rings.get()?;
-        let joint = rings.reader.joint_messages();
+        let conn = link.conn.get()?;
+        let joint = conn.reader.joint_messages();
         if !joint.is_finished() {
             return None;
         }
         let whole = done && !joint.has_failed();
         if whole {
-            rings.with_attach(|attach| attach.note_joint(payload.len, None, joint.taken() > 0));
+            conn.with_attach(|attach| attach.note_joint(payload.len, None, joint.taken() > 0));
         }
         Some(whole)
     }
 
     fn asked(link: &ShmLink) -> Option<JointMessage> {
-        link.rings.get()?.writer.joint_messages().payload()
+        link.conn.get()?.writer.joint_messages().payload()
     }
 
     /// Copies parts from the back.
     fn help(link: &ShmLink, message: JointMessage, from: UserBuf) -> bool {
-        let Some((rings, attach, peer)) = link.attach() else {
+        let Some((conn, attach, peer)) = link.attach() else {
             return false;
         };
-        let joint = rings.writer.joint_messages();
+        let joint = conn.writer.joint_messages();
         // The receiver may want less of it than there is.
         let len = usize::try_from(message.len).ok();
         let Some(from) = len.and_then(|len| from.slice(0, len)) else {
@@ -134,15 +134,15 @@ impl JointCopy<ShmLink> for RingJoint {
     }
 
     fn asked_access(link: &ShmLink) -> Option<JointAccess> {
-        link.rings.get()?.reader.joint_accesses().payload()
+        link.conn.get()?.reader.joint_accesses().payload()
     }
 
     /// Copies parts from the back.
     fn help_access(link: &ShmLink, access: JointAccess, memory: UserBuf) {
-        let Some((rings, attach, peer)) = link.attach() else {
+        let Some((conn, attach, peer)) = link.attach() else {
             return;
         };
-        let joint = rings.reader.joint_accesses();
+        let joint = conn.reader.joint_accesses();
         if memory.len() as u64 == access.len {
             let places = (memory, access.address);
             // What the peer writes is read from there, and what it reads is written.
@@ -218,21 +218,21 @@ fn copy_part(
 
 /// Whether the owner is likely to copy parts of a read or write of its memory: it polls, and is not itself at one that
 /// this side could help with.
-pub(super) fn may_help_access(rings: &Rings, attach: &mut Attach) -> bool {
-    let is_ready = rings.writer.joint_accesses().is_finished();
-    attach.polls.seems_polling() && is_ready && rings.reader.joint_accesses().payload().is_none()
+pub(super) fn may_help_access(conn: &Connection, attach: &mut Attach) -> bool {
+    let is_ready = conn.writer.joint_accesses().is_finished();
+    attach.polls.seems_polling() && is_ready && conn.reader.joint_accesses().payload().is_none()
 }
 
 /// Carries out a read or write with its owner: copies parts from the front. The caller holds a claim of the grant.
 pub(super) fn access(
-    rings: &Rings,
+    conn: &Connection,
     attach: &mut Attach,
     peer: PeerProcess<'_>,
     found: RemotePlace,
     write: bool,
     here: UserBuf,
 ) -> Attached {
-    let joint = rings.writer.joint_accesses();
+    let joint = conn.writer.joint_accesses();
     let Some(parts) = parts(here.len() as u64) else {
         return Attached::UseStream;
     };
@@ -277,15 +277,15 @@ fn is_finished_soon<J: JointPayload>(joint: &JointLeader<J>) -> bool {
 /// Waits until the peer does not access buffers of this side any more: those of its messages, and those of reads and
 /// writes.
 pub(super) fn finish(link: &ShmLink) {
-    let Some(rings) = link.rings.get() else {
+    let Some(conn) = link.conn.get() else {
         return;
     };
-    let (messages, accesses) = (rings.reader.joint_messages(), rings.writer.joint_accesses());
+    let (messages, accesses) = (conn.reader.joint_messages(), conn.writer.joint_accesses());
     messages.close();
     accesses.close();
     let end = clock::now() + MAX_WAIT_AT_END;
     while !(messages.is_finished() && accesses.is_finished()) {
-        if rings.peer_has_exited() {
+        if conn.peer_has_exited() {
             return;
         }
         if clock::now() >= end {
@@ -293,7 +293,7 @@ pub(super) fn finish(link: &ShmLink) {
                 NAME,
                 Subsys::EpData,
                 "{}: it does not say that it is through with copying to or from this process",
-                rings.peer
+                conn.peer
             );
             return;
         }

@@ -1,12 +1,12 @@
 //! The time that long copies through the ring take, by which [`CopyChoice`](crate::copy_choice::CopyChoice) knows what
-//! the ring costs. All long reads and writes of rings pass [`Rings::timed`], which times a few of them.
+//! the ring costs. All long reads and writes of rings pass [`Connection::timed`], which times a few of them.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use ripstop_core::provider::Copies;
 use ripstop_os::clock;
 
-use super::{RingResult, Rings};
+use super::{Connection, RingResult};
 use crate::copy_choice::{RingCopy, TimedCopy};
 use crate::copy_waits::CopyWaits;
 
@@ -69,7 +69,7 @@ impl RingTimer {
     }
 }
 
-impl Rings {
+impl Connection {
     /// Copies up to `len` bytes to or from the ring by `copy`, and takes the time now and then, to know what the ring costs.
     /// All reads and writes that may be long are made by this.
     #[inline]
