@@ -64,29 +64,55 @@ pub struct ShmLink {
 /// What this end has of a connection whose handshake is complete.
 #[derive(Debug)]
 struct Connection {
-    writer: Writer,
-    reader: Reader,
-    peer_status: PeerStatus,
+    rings: Rings,
+    peer: Peer,
     /// The socket has ended, or the peer has broken the protocol: nothing follows what is in the ring.
     ended: AtomicBool,
-    /// The peer's process. It may exit while its end of the socket stays open in a forked child. `None`
-    /// where the system has no pidfd.
-    process: Option<Process>,
-    peer: Name,
-    /// Records of the peer's regions, which may arrive in parts.
-    record_reader: Mutex<RecordReader>,
+    records: Records,
     applied_backoff: AppliedBackoff,
     /// Access to the peer's memory by address; `None` where it is switched off or cannot work.
     attach: Option<Mutex<Attach>>,
+    /// Which copies through the rings are timed, for [`Attach::choice`].
     timer: RingTimer,
-    /// Counts of the domain, to which those of this connection are added when it ends.
-    copies: Arc<DomainCopies>,
-    /// Long payloads that went from the caller's buffer to the ring at once.
-    sent_in_place: Tally,
-    /// Long payloads that were copied from or to mapped regions of the peer. What attach has copied is in [`Attach`].
-    mapped: Tally,
-    /// Keys of this side's regions that the peer has requested.
+    counts: Counts,
+}
+
+/// This end's halves of the two rings.
+#[derive(Debug)]
+struct Rings {
+    writer: Writer,
+    reader: Reader,
+}
+
+/// Who is at the other end.
+#[derive(Debug)]
+struct Peer {
+    name: Name,
+    /// It may exit while its end of the socket stays open in a forked child. `None` where the system has no
+    /// pidfd.
+    process: Option<Process>,
+    /// The status page of its domain.
+    status: PeerStatus,
+}
+
+/// Records that the peer sends on the socket.
+#[derive(Debug, Default)]
+struct Records {
+    /// They may arrive in parts.
+    reader: Mutex<RecordReader>,
+    /// Keys of this side's regions that the peer has requested; [`RingDirect`] answers.
     requested_keys: Mutex<Vec<u64>>,
+}
+
+/// Counts of long payloads, by their way. What attach has copied is counted in [`Attach`].
+#[derive(Debug)]
+struct Counts {
+    /// Those of the domain, to which the others are added when the connection ends.
+    domain: Arc<DomainCopies>,
+    /// What went from the caller's buffer to the ring at once.
+    sent_in_place: Tally,
+    /// What was copied from or to mapped regions of the peer.
+    mapped: Tally,
 }
 
 /// The state of a handshake; [`Link::start`] turns it into [`Connection`].
@@ -134,9 +160,9 @@ impl ShmLink {
         let Some(conn) = self.conn.get() else {
             return Interest::default();
         };
-        let read = || conn.reader.is_ready() || conn.ended.load(Ordering::Relaxed);
+        let read = || conn.rings.reader.is_ready() || conn.ended.load(Ordering::Relaxed);
         // An error counts as room: the next write reports it.
-        let room = || conn.writer.has_room().unwrap_or(true);
+        let room = || conn.rings.writer.has_room().unwrap_or(true);
         Interest {
             read: interest.read && read(),
             write: interest.write && room(),
@@ -148,8 +174,8 @@ impl ShmLink {
     fn attach(&self) -> Option<(&Connection, &Mutex<Attach>, PeerProcess<'_>)> {
         let conn = self.conn.get()?;
         let peer = PeerProcess {
-            process: conn.process.as_ref()?,
-            name: &conn.peer,
+            process: conn.peer.process.as_ref()?,
+            name: &conn.peer.name,
         };
         Some((conn, conn.attach.as_ref()?, peer))
     }
@@ -197,7 +223,7 @@ impl ShmLink {
         match count {
             Ok(0) => Err(Errno::EAGAIN),
             Ok(count) => {
-                if conn.peer_status.must_wake() {
+                if conn.peer.status.must_wake() {
                     self.ring_doorbell();
                 }
                 Ok(count)
@@ -223,7 +249,7 @@ impl ShmLink {
     /// Wakes a peer that may sleep until it has room, if credit was returned to it.
     #[inline]
     fn wake_for_credit(&self, conn: &Connection) {
-        if conn.reader.take_credit_returned() && conn.peer_status.must_wake() {
+        if conn.rings.reader.take_credit_returned() && conn.peer.status.must_wake() {
             self.ring_doorbell();
         }
     }
@@ -232,7 +258,7 @@ impl ShmLink {
 impl Connection {
     /// Whether the peer's process has exited.
     fn peer_has_exited(&self) -> bool {
-        let process = self.process.as_ref();
+        let process = self.peer.process.as_ref();
         process.is_some_and(|process| process.is_alive() == Ok(false))
     }
 
@@ -247,7 +273,7 @@ impl Connection {
     fn end_connection(&self, why: &str) {
         // It may be read once more before the connection is ended.
         if !self.ended.swap(true, Ordering::Relaxed) {
-            let peer = &self.peer;
+            let peer = &self.peer.name;
             fi_warn!(NAME, Subsys::EpData, "{peer}: dropped, {why}");
         }
     }
@@ -259,7 +285,7 @@ impl Connection {
         descriptors: Option<Vec<OwnedFd>>,
         windows: &mut Windows,
     ) {
-        let peer = &self.peer;
+        let peer = &self.peer.name;
         let handle = |record, fd| match (record, fd) {
             (Record::Offer(info), Some(fd)) => {
                 if let Err(why) = windows.map(info, fd) {
@@ -281,19 +307,19 @@ impl Connection {
                 self.with_attach(|attach| attach.regions.add(info, rights));
             }
             (Record::Request(key), _) => {
-                let mut requested_keys = self.requested_keys.lock();
+                let mut requested_keys = self.records.requested_keys.lock();
                 if requested_keys.len() < MAX_PENDING_REQUESTS {
                     requested_keys.push(key);
                 }
             }
         };
-        let pushed = self.record_reader.lock().push(bytes, descriptors, handle);
+        let pushed = self.records.reader.lock().push(bytes, descriptors, handle);
         // Grants also end without a record, where the peer's socket was full.
-        windows.retain(|grant| self.peer_status.is_granted(grant));
+        windows.retain(|grant| self.peer.status.is_granted(grant));
         self.with_attach(|attach| {
             attach
                 .regions
-                .retain(|grant| self.peer_status.is_granted(grant))
+                .retain(|grant| self.peer.status.is_granted(grant))
         });
         if let Err(why) = pushed {
             self.end_connection(&format!("its socket has {why}"));
@@ -325,8 +351,8 @@ impl Link for ShmLink {
     fn account(&self) -> Account {
         let traffic = self.conn.get().map(|conn| Traffic {
             unit: "entries",
-            sent: conn.writer.entries_written(),
-            received: conn.reader.entries_read(),
+            sent: conn.rings.writer.entries_written(),
+            received: conn.rings.reader.entries_read(),
         });
         Account {
             traffic,
@@ -337,7 +363,7 @@ impl Link for ShmLink {
     #[inline]
     fn send(&self, bytes: &[u8]) -> Result<usize> {
         match self.conn.get() {
-            Some(conn) => self.after_write(conn, conn.writer.write(Source::from(bytes))),
+            Some(conn) => self.after_write(conn, conn.rings.writer.write(Source::from(bytes))),
             None => self.send_handshake(bytes),
         }
     }
@@ -347,7 +373,9 @@ impl Link for ShmLink {
         match self.conn.get() {
             Some(conn) => {
                 let len = vecs.iter().map(IoVec::len).sum();
-                let count = conn.timed(RingCopy::Write, len, || conn.writer.write_vectored(vecs));
+                let count = conn.timed(RingCopy::Write, len, || {
+                    conn.rings.writer.write_vectored(vecs)
+                });
                 self.after_write(conn, count)
             }
             None => self.socket.sendv(vecs),
@@ -362,7 +390,7 @@ impl Link for ShmLink {
     #[inline]
     fn recv_once(&self, bytes: &mut [u8]) -> Result<usize> {
         match self.conn.get() {
-            Some(conn) => self.after_read(conn, conn.reader.read(bytes)),
+            Some(conn) => self.after_read(conn, conn.rings.reader.read(bytes)),
             None => self.recv_handshake(bytes),
         }
     }
@@ -370,7 +398,7 @@ impl Link for ShmLink {
     fn has_room(&self) -> bool {
         let conn = self.conn.get();
         // An error counts as room: the next write reports it.
-        conn.is_some_and(|conn| conn.writer.has_room().unwrap_or(true))
+        conn.is_some_and(|conn| conn.rings.writer.has_room().unwrap_or(true))
     }
 
     fn await_room(&self) -> bool {
@@ -379,10 +407,10 @@ impl Link for ShmLink {
         };
         for _ in 0..ROOM_POLLS {
             // An error counts as room: the next write reports it.
-            if conn.writer.has_room().unwrap_or(true) {
+            if conn.rings.writer.has_room().unwrap_or(true) {
                 return true;
             }
-            if conn.reader.is_ready() {
+            if conn.rings.reader.is_ready() {
                 break;
             }
             std::hint::spin_loop();
@@ -395,7 +423,9 @@ impl Link for ShmLink {
         match self.conn.get() {
             Some(conn) => {
                 let len = vecs.iter().map(IoVecMut::len).sum();
-                let count = conn.timed(RingCopy::Read, len, || conn.reader.read_vectored(vecs));
+                let count = conn.timed(RingCopy::Read, len, || {
+                    conn.rings.reader.read_vectored(vecs)
+                });
                 self.after_read(conn, count)
             }
             None => self.socket.recvv(vecs),
@@ -429,20 +459,22 @@ impl Link for ShmLink {
                 _ => None,
             };
             self.conn.get_or_init(|| Connection {
+                rings: Rings { writer, reader },
+                peer: Peer {
+                    name: peer,
+                    process,
+                    status: peer_status,
+                },
+                ended: AtomicBool::new(false),
+                records: Records::default(),
+                applied_backoff: AppliedBackoff::default(),
                 attach: attach.map(Mutex::new),
                 timer: RingTimer::default(),
-                copies,
-                sent_in_place: Tally::default(),
-                mapped: Tally::default(),
-                requested_keys: Mutex::default(),
-                writer,
-                reader,
-                peer_status,
-                ended: AtomicBool::new(false),
-                process,
-                peer,
-                record_reader: Mutex::default(),
-                applied_backoff: AppliedBackoff::default(),
+                counts: Counts {
+                    domain: copies,
+                    sent_in_place: Tally::default(),
+                    mapped: Tally::default(),
+                },
             });
         }
     }
@@ -468,7 +500,7 @@ impl Link for ShmLink {
             if ended {
                 conn.ended.store(true, Ordering::Relaxed);
             }
-            if ended || (windows.is_empty() && !conn.record_reader.lock().is_partial()) {
+            if ended || (windows.is_empty() && !conn.records.reader.lock().is_partial()) {
                 return;
             }
         }
@@ -481,11 +513,11 @@ impl Link for ShmLink {
 
     fn unread_bytes(&self) -> u64 {
         let conn = self.conn.get();
-        conn.map_or(0, |conn| conn.reader.layout().max_unread_bytes())
+        conn.map_or(0, |conn| conn.rings.reader.layout().max_unread_bytes())
     }
 
     fn peer_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.conn.get()?.process.as_ref().map(AsFd::as_fd)
+        self.conn.get()?.peer.process.as_ref().map(AsFd::as_fd)
     }
 
     fn local_addr(&self) -> Result<Name> {

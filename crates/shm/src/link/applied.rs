@@ -51,7 +51,7 @@ impl Connection {
     #[inline]
     pub(super) fn wait_applied(&self, len: u64) -> bool {
         let polls = APPLIED_POLLS.saturating_add((len / BYTES_PER_APPLIED_POLL) as u32);
-        let is_done = || self.writer.all_applied();
+        let is_done = || self.rings.writer.all_applied();
         is_done() || self.applied_backoff.wait(polls, is_done)
     }
 }

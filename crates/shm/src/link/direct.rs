@@ -60,12 +60,12 @@ impl DirectAccess<ShmLink> for RingDirect {
 
     fn is_claimed(link: &ShmLink, grant: Grant) -> bool {
         let conn = link.conn.get();
-        conn.is_some_and(|conn| conn.reader.is_claimed(grant))
+        conn.is_some_and(|conn| conn.rings.reader.is_claimed(grant))
     }
 
     fn tell_applied(link: &ShmLink) {
         if let Some(conn) = link.conn.get() {
-            conn.reader.publish_applied();
+            conn.rings.reader.publish_applied();
         }
     }
 
@@ -85,15 +85,15 @@ impl DirectAccess<ShmLink> for RingDirect {
         if conn.ended.load(Ordering::Relaxed) || !conn.wait_applied(place.len) {
             return None;
         }
-        conn.writer.claim(grant);
-        let granted = conn.peer_status.is_granted(grant);
+        conn.rings.writer.claim(grant);
+        let granted = conn.peer.status.is_granted(grant);
         let done = match granted {
             true => act(window, at),
             false => None,
         };
-        conn.writer.unclaim();
+        conn.rings.writer.unclaim();
         if done.is_some() && place.len >= Copies::MIN_BYTES {
-            conn.mapped.add(Copied::one(place.len));
+            conn.counts.mapped.add(Copied::one(place.len));
         }
         if !granted {
             windows.retain(|other| other != grant);
@@ -104,7 +104,7 @@ impl DirectAccess<ShmLink> for RingDirect {
     fn take_requests(link: &ShmLink) -> Vec<u64> {
         let conn = link.conn.get();
         conn.map_or_else(Vec::new, |conn| {
-            std::mem::take(&mut *conn.requested_keys.lock())
+            std::mem::take(&mut *conn.records.requested_keys.lock())
         })
     }
 
@@ -132,8 +132,8 @@ impl DirectAccess<ShmLink> for RingDirect {
         if let Err(instead) = choose_attach(conn, &mut attach, peer, place.len, state) {
             return instead;
         }
-        conn.writer.claim(found.grant);
-        let granted = conn.peer_status.is_granted(found.grant);
+        conn.rings.writer.claim(found.grant);
+        let granted = conn.peer.status.is_granted(found.grant);
         let outcome = match segments {
             _ if !granted => Attached::UseStream,
             [buf] if state.joint && joint::may_help_access(conn, &mut attach) => {
@@ -144,7 +144,7 @@ impl DirectAccess<ShmLink> for RingDirect {
                 false => Attached::UseStream,
             },
         };
-        conn.writer.unclaim();
+        conn.rings.writer.unclaim();
         if !granted {
             attach.regions.retain(|other| other != found.grant);
         }
@@ -168,7 +168,7 @@ impl DirectAccess<ShmLink> for RingDirect {
         conn.timer.note_get();
         // Else the peer may have given the memory another use before it was read.
         match got {
-            _ if conn.reader.has_writer_ended() => Got::Ended,
+            _ if conn.rings.reader.has_writer_ended() => Got::Ended,
             true => Got::Done,
             false => Got::UseStream,
         }
@@ -177,7 +177,7 @@ impl DirectAccess<ShmLink> for RingDirect {
     fn take_get_limit(link: &ShmLink) -> Option<u8> {
         let (conn, attach, peer) = link.attach()?;
         let limit = attach.lock().take_get_limit(peer)?;
-        let peer = &conn.peer;
+        let peer = &conn.peer.name;
         match limit {
             GetLimit::CannotGet | GetLimit::TrialsOnly => fi_info!(
                 NAME,
@@ -199,15 +199,18 @@ impl DirectAccess<ShmLink> for RingDirect {
         let Some(conn) = link.conn.get() else {
             return;
         };
-        conn.writer.end();
+        conn.rings.writer.end();
         joint::finish(link);
-        let (sent, mut copied) = (conn.sent_in_place.read() + queued, Default::default());
-        conn.copies.ring.add(sent);
-        conn.copies.mapped.add(conn.mapped.read());
+        let (sent, mut copied) = (
+            conn.counts.sent_in_place.read() + queued,
+            Default::default(),
+        );
+        conn.counts.domain.ring.add(sent);
+        conn.counts.domain.mapped.add(conn.counts.mapped.read());
         conn.with_attach(|attach| copied = attach.copied());
         let (copied, joint): (Copied, u64) = copied;
         if sent.payloads + copied.payloads > 0 {
-            let (peer, kib) = (&conn.peer, Copies::MIN_BYTES >> 10);
+            let (peer, kib) = (&conn.peer.name, Copies::MIN_BYTES >> 10);
             fi_info!(
                 NAME,
                 Subsys::EpData,
@@ -224,8 +227,8 @@ impl DirectAccess<ShmLink> for RingDirect {
         let mut by_attach = Copied::default();
         conn.with_attach(|attach| by_attach = attach.copied().0);
         LinkCopies {
-            in_place: conn.sent_in_place.read(),
-            mapped: conn.mapped.read(),
+            in_place: conn.counts.sent_in_place.read(),
+            mapped: conn.counts.mapped.read(),
             attach: by_attach,
         }
     }
@@ -244,7 +247,7 @@ fn choose_attach(
         return Err(Attached::UseStream);
     }
     // An access by address must not overtake what was sent before.
-    let applied = state.settled && conn.writer.all_applied();
+    let applied = state.settled && conn.rings.writer.all_applied();
     let preferred = attach.choice.preferred(len);
     match preferred {
         Way::Attach if !applied => return Err(Attached::Unapplied),

@@ -33,7 +33,7 @@ impl InPlace<ShmLink> for RingInPlace {
                 link.send_long(conn, &header, header_len, payload)
             }
             Some(conn) => {
-                let count = conn.writer.write_message(header, header_len, payload);
+                let count = conn.rings.writer.write_message(header, header_len, payload);
                 link.after_write(conn, count)
             }
             None => Err(Errno::EAGAIN),
@@ -43,17 +43,17 @@ impl InPlace<ShmLink> for RingInPlace {
     #[inline(always)]
     fn is_ready(link: &ShmLink) -> bool {
         let conn = link.conn.get();
-        conn.is_some_and(|conn| conn.reader.is_ready())
+        conn.is_some_and(|conn| conn.rings.reader.is_ready())
     }
 
     #[inline(always)]
     fn sole_entry(link: &ShmLink) -> Option<SoleEntry<'_>> {
-        link.conn.get()?.reader.sole_entry()
+        link.conn.get()?.rings.reader.sole_entry()
     }
 
     #[inline(always)]
     fn short_entry(link: &ShmLink) -> Option<ShortEntry<'_>> {
-        link.conn.get()?.reader.short_entry()
+        link.conn.get()?.rings.reader.short_entry()
     }
 
     #[inline]
@@ -68,8 +68,8 @@ impl InPlace<ShmLink> for RingInPlace {
         let Some(conn) = link.conn.get() else {
             return false;
         };
-        let sent = conn.writer.write_short(header, payload);
-        if sent && conn.peer_status.must_wake() {
+        let sent = conn.rings.writer.write_short(header, payload);
+        if sent && conn.peer.status.must_wake() {
             link.ring_doorbell();
         }
         sent
@@ -78,14 +78,14 @@ impl InPlace<ShmLink> for RingInPlace {
     #[inline]
     fn sends_whole(link: &ShmLink, payload: usize) -> bool {
         let conn = link.conn.get();
-        conn.is_some_and(|conn| conn.writer.fits_one_entry(payload))
+        conn.is_some_and(|conn| conn.rings.writer.fits_one_entry(payload))
     }
 
     #[inline]
     fn payload_ready(link: &ShmLink) -> usize {
         link.conn
             .get()
-            .map_or(0, |conn| conn.reader.chunk_remaining())
+            .map_or(0, |conn| conn.rings.reader.chunk_remaining())
     }
 
     #[inline]
@@ -94,7 +94,7 @@ impl InPlace<ShmLink> for RingInPlace {
             return 0;
         };
         // It cannot fail: the entry was checked when its header was read.
-        let read = || Ok(conn.reader.read_chunk(room));
+        let read = || Ok(conn.rings.reader.read_chunk(room));
         let count = conn.timed(RingCopy::Read, room.len(), read);
         link.after_read(conn, count).unwrap_or(0)
     }
@@ -111,11 +111,11 @@ impl ShmLink {
         payload: UserBuf,
     ) -> Result<usize> {
         let len = payload.len();
-        let write = || conn.writer.write_long(header, header_len, payload);
+        let write = || conn.rings.writer.write_long(header, header_len, payload);
         let count = conn.timed(RingCopy::Write, len, write);
         // What is written in part is queued, and counted there.
         if count == Ok(header_len + len) {
-            conn.sent_in_place.add(Copied::one(len as u64));
+            conn.counts.sent_in_place.add(Copied::one(len as u64));
         }
         self.after_write(conn, count)
     }

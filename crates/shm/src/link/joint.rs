@@ -62,7 +62,7 @@ impl JointCopy<ShmLink> for RingJoint {
         let Some(conn) = link.conn.get().filter(|conn| conn.attach.is_some()) else {
             return false;
         };
-        let (joint, Some(parts)) = (conn.reader.joint_messages(), parts(payload.len)) else {
+        let (joint, Some(parts)) = (conn.rings.reader.joint_messages(), parts(payload.len)) else {
             return false;
         };
         if !joint.is_finished() {
@@ -82,7 +82,7 @@ impl JointCopy<ShmLink> for RingJoint {
         let Some((conn, attach, peer)) = link.attach() else {
             return Got::UseStream;
         };
-        let joint = conn.reader.joint_messages();
+        let joint = conn.rings.reader.joint_messages();
         let began = clock::now();
         let places = (into, payload.address);
         let done = copy_from_front(&mut attach.lock(), peer, joint, places, false);
@@ -91,7 +91,7 @@ impl JointCopy<ShmLink> for RingJoint {
         }
         // Else the peer may have given the memory another use before it was read.
         match done && !joint.has_failed() {
-            _ if conn.reader.has_writer_ended() => Got::Ended,
+            _ if conn.rings.reader.has_writer_ended() => Got::Ended,
             true => {
                 let (elapsed, helped) = (clock::now() - began, joint.taken() > 0);
                 attach.lock().note_joint(payload.len, Some(elapsed), helped);
@@ -103,7 +103,7 @@ impl JointCopy<ShmLink> for RingJoint {
 
     fn outcome(link: &ShmLink, payload: &Payload, done: bool) -> Option<bool> {
         let conn = link.conn.get()?;
-        let joint = conn.reader.joint_messages();
+        let joint = conn.rings.reader.joint_messages();
         if !joint.is_finished() {
             return None;
         }
@@ -115,7 +115,7 @@ impl JointCopy<ShmLink> for RingJoint {
     }
 
     fn asked(link: &ShmLink) -> Option<JointMessage> {
-        link.conn.get()?.writer.joint_messages().payload()
+        link.conn.get()?.rings.writer.joint_messages().payload()
     }
 
     /// Copies parts from the back.
@@ -123,7 +123,7 @@ impl JointCopy<ShmLink> for RingJoint {
         let Some((conn, attach, peer)) = link.attach() else {
             return false;
         };
-        let joint = conn.writer.joint_messages();
+        let joint = conn.rings.writer.joint_messages();
         // The receiver may want less of it than there is.
         let len = usize::try_from(message.len).ok();
         let Some(from) = len.and_then(|len| from.slice(0, len)) else {
@@ -134,7 +134,7 @@ impl JointCopy<ShmLink> for RingJoint {
     }
 
     fn asked_access(link: &ShmLink) -> Option<JointAccess> {
-        link.conn.get()?.reader.joint_accesses().payload()
+        link.conn.get()?.rings.reader.joint_accesses().payload()
     }
 
     /// Copies parts from the back.
@@ -142,7 +142,7 @@ impl JointCopy<ShmLink> for RingJoint {
         let Some((conn, attach, peer)) = link.attach() else {
             return;
         };
-        let joint = conn.reader.joint_accesses();
+        let joint = conn.rings.reader.joint_accesses();
         if memory.len() as u64 == access.len {
             let places = (memory, access.address);
             // What the peer writes is read from there, and what it reads is written.
@@ -219,8 +219,10 @@ fn copy_part(
 /// Whether the owner is likely to copy parts of a read or write of its memory: it polls, and is not itself at one that
 /// this side could help with.
 pub(super) fn may_help_access(conn: &Connection, attach: &mut Attach) -> bool {
-    let is_ready = conn.writer.joint_accesses().is_finished();
-    attach.polls.seems_polling() && is_ready && conn.reader.joint_accesses().payload().is_none()
+    let is_ready = conn.rings.writer.joint_accesses().is_finished();
+    attach.polls.seems_polling()
+        && is_ready
+        && conn.rings.reader.joint_accesses().payload().is_none()
 }
 
 /// Carries out a read or write with its owner: copies parts from the front. The caller holds a claim of the grant.
@@ -232,7 +234,7 @@ pub(super) fn access(
     write: bool,
     here: UserBuf,
 ) -> Attached {
-    let joint = conn.writer.joint_accesses();
+    let joint = conn.rings.writer.joint_accesses();
     let Some(parts) = parts(here.len() as u64) else {
         return Attached::UseStream;
     };
@@ -280,7 +282,10 @@ pub(super) fn finish(link: &ShmLink) {
     let Some(conn) = link.conn.get() else {
         return;
     };
-    let (messages, accesses) = (conn.reader.joint_messages(), conn.writer.joint_accesses());
+    let (messages, accesses) = (
+        conn.rings.reader.joint_messages(),
+        conn.rings.writer.joint_accesses(),
+    );
     messages.close();
     accesses.close();
     let end = clock::now() + MAX_WAIT_AT_END;
@@ -293,7 +298,7 @@ pub(super) fn finish(link: &ShmLink) {
                 NAME,
                 Subsys::EpData,
                 "{}: it does not say that it is through with copying to or from this process",
-                conn.peer
+                conn.peer.name
             );
             return;
         }

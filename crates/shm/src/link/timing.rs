@@ -88,7 +88,7 @@ impl Connection {
         }
         let waits = &self.timer.copy_waits;
         let flow = match what {
-            RingCopy::Read => waits.begin_read(self.writer.entries_written()),
+            RingCopy::Read => waits.begin_read(self.rings.writer.entries_written()),
             RingCopy::Write => waits.begin_write(),
         };
         let began = self.timer.begin_due().then(clock::now);
