@@ -77,6 +77,14 @@ impl EpConfig {
     }
 }
 
+/// What has become of a message that was to be queued eagerly.
+enum Appended {
+    /// It was queued.
+    Eager(SendPlan),
+    /// Nothing was queued: its receiver gets or asks for the payload, so it is to be announced.
+    MustAnnounce,
+}
+
 impl<B: Buffer> Engine<B> {
     /// A connection, its endpoint, and the bounds on both.
     #[inline]
@@ -111,10 +119,9 @@ impl<B: Buffer> Engine<B> {
             let slot = self.defer(conn_id, Posted::Send(*send))?;
             return Ok(SendPlan::Defer { slot });
         }
-        match Self::append(conn, ep, limits, send) {
-            Ok(None) => self.send_rts(conn_id, send),
-            Ok(Some(plan)) => Ok(plan),
-            Err(error) => Err(error),
+        match Self::append(conn, ep, limits, send)? {
+            Appended::Eager(plan) => Ok(plan),
+            Appended::MustAnnounce => self.send_rts(conn_id, send),
         }
     }
 
@@ -122,20 +129,20 @@ impl<B: Buffer> Engine<B> {
     fn queue_send(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.parts(conn_id)?;
         match Self::append(conn, ep, limits, send)? {
-            None => self.send_rts(conn_id, send),
-            Some(plan) => Ok(plan),
+            Appended::Eager(plan) => Ok(plan),
+            Appended::MustAnnounce => self.send_rts(conn_id, send),
         }
     }
 
-    /// Queues an eager message; `None` for one that needs a rendezvous. When as many rendezvous wait
-    /// as the protocol can name, the next messages are eager: what follows must not wait for them.
+    /// Queues a message if it is eager. When as many announced ones wait as the protocol can name, the next
+    /// messages are eager: what follows must not wait for them.
     #[inline]
     fn append(
         conn: &mut Conn<B>,
         ep: &mut Ep,
         limits: &Limits,
         send: &Send<B>,
-    ) -> Result<Option<SendPlan>> {
+    ) -> Result<Appended> {
         let len = send.iov.len();
         if limits.tx_buffer.saturating_sub(conn.buffered) < SEND_HEADER {
             return Err(Errno::EAGAIN);
@@ -151,9 +158,9 @@ impl<B: Buffer> Engine<B> {
             }
         };
         if asks {
-            return Ok(None);
+            return Ok(Appended::MustAnnounce);
         }
-        Self::append_eager(conn, ep, limits, send).map(Some)
+        Self::append_eager(conn, ep, limits, send).map(Appended::Eager)
     }
 
     /// Queues an eager message.
