@@ -249,10 +249,9 @@ impl Reader {
     #[inline(never)]
     fn read_more(&self, room: &mut [u8], mut done: usize) -> Result<usize, RingError> {
         if let Some(entry) = Entry::unpack(self.partial.load(Relaxed))
-            && entry.chunk <= MAX_STAGED_CHUNK_BYTES
+            && !has_long_chunk(entry)
         {
-            let rest = room.get_mut(done..).unwrap_or_default();
-            done += self.read_part(entry, Sink::from(rest).buf());
+            done += self.read_part(entry, rest(room, done));
         }
         let mut at = self.head.load(Relaxed);
         while self.partial.load(Relaxed) == 0 {
@@ -264,32 +263,31 @@ impl Reader {
             if !has_lap(state, at) {
                 return Ok(done);
             }
-            let Some(len) = entry::short_len(state) else {
-                let entry = Entry::check(state, || cell.chunk_len(), self.layout)?;
-                let wanted = match entry.chunk > MAX_STAGED_CHUNK_BYTES {
-                    true => entry.leading,
-                    false => entry.len(),
-                };
-                let has_room = wanted <= room.len() - done;
-                if !has_room && done > 0 {
-                    return Ok(done);
-                }
-                if !has_room || wanted == 0 {
-                    break;
-                }
-                if wanted < entry.len() {
-                    let rest = room.get_mut(done..).unwrap_or_default();
-                    let leading = Sink::from(rest).buf().first(wanted);
+            if let Some(len) = entry::short_len(state) {
+                cell.read_all(line);
+                done += len;
+                at = self.advance(at);
+                continue;
+            }
+            let entry = Entry::check(state, || cell.chunk_len(), self.layout)?;
+            match Step::of(entry, room.len() - done, done > 0) {
+                Step::Whole => done = self.read_chunk_entry(at, entry, room, done),
+                Step::Leading => {
+                    let leading = rest(room, done).first(entry.leading);
                     return Ok(done + self.read_part(entry, leading));
                 }
-                done = self.read_chunk_entry(at, entry, room, done);
-                at = self.head.load(Relaxed);
-                continue;
-            };
-            cell.read_all(line);
-            done += len;
-            at = self.advance(at);
+                Step::Part => break,
+                Step::Stop => return Ok(done),
+            }
+            at = self.head.load(Relaxed);
         }
+        self.read_parts_after(room, done)
+    }
+
+    /// As [`read_parts`](Self::read_parts) after the first `done` bytes of `room`, if these are none, or if whatever comes
+    /// next has room for its inline bytes.
+    #[inline(always)]
+    fn read_parts_after(&self, room: &mut [u8], done: usize) -> Result<usize, RingError> {
         let rest = room.get_mut(done..).unwrap_or_default();
         if done > 0 && rest.len() < MAX_INLINE_BYTES {
             return Ok(done);
@@ -360,7 +358,7 @@ impl Reader {
                 let Some(entry) = self.peek_entry()? else {
                     return Ok(done);
                 };
-                if entry.chunk > MAX_STAGED_CHUNK_BYTES && entry.consumed < entry.leading {
+                if has_long_chunk(entry) && entry.consumed < entry.leading {
                     let count = self.read_part(entry, room.first(entry.leading - entry.consumed));
                     return Ok(done.saturating_add(count));
                 }
@@ -432,6 +430,48 @@ impl Reader {
             }
         }
     }
+}
+
+/// What [`Reader::read_more`] does with an entry that has a chunk.
+enum Step {
+    /// Takes all of it.
+    Whole,
+    /// Takes the inline bytes before a long chunk, and stops.
+    Leading,
+    /// Takes a part, and stops.
+    Part,
+    /// Takes nothing, and stops.
+    Stop,
+}
+
+impl Step {
+    /// That with an entry of which nothing is consumed yet, where there is room for so many bytes. `has_read` says that
+    /// others were read before it.
+    #[inline(always)]
+    const fn of(entry: Entry, room: usize, has_read: bool) -> Self {
+        let is_long = has_long_chunk(entry);
+        let wanted = if is_long { entry.leading } else { entry.len() };
+        match wanted <= room {
+            false if has_read => Self::Stop,
+            false => Self::Part,
+            // The middle of a payload.
+            true if wanted == 0 => Self::Part,
+            true if is_long => Self::Leading,
+            true => Self::Whole,
+        }
+    }
+}
+
+/// Whether the chunk of an entry goes straight to its place: a read stops before it.
+#[inline(always)]
+const fn has_long_chunk(entry: Entry) -> bool {
+    entry.chunk > MAX_STAGED_CHUNK_BYTES
+}
+
+/// What is behind the first `done` bytes of `room`.
+#[inline(always)]
+fn rest(room: &mut [u8], done: usize) -> UserBuf {
+    Sink::from(room.get_mut(done..).unwrap_or_default()).buf()
 }
 
 /// Whether a state word has the lap of this cursor: the entry is there.
