@@ -121,6 +121,12 @@ impl Entry {
         if self.chunk == 0 { 0 } else { CHUNK_LEN_BYTES }
     }
 
+    /// Inline bytes that were not consumed yet.
+    #[inline(always)]
+    pub(super) const fn leading_left(self) -> usize {
+        self.leading.saturating_sub(self.consumed)
+    }
+
     /// The number of bytes, inline and in the chunk.
     pub(super) const fn len(self) -> usize {
         self.leading + self.chunk

@@ -165,19 +165,22 @@ impl Reader {
     #[must_use]
     #[inline]
     pub fn chunk_remaining(&self) -> usize {
-        match Entry::unpack(self.partial.load(Relaxed)) {
-            Some(entry) if entry.consumed >= entry.leading => entry.len() - entry.consumed,
-            _ => 0,
-        }
+        self.entry_at_chunk()
+            .map_or(0, |entry| entry.len() - entry.consumed)
     }
 
     /// Copies what remains of that chunk into `room`, as much as fits, and returns the number of bytes.
     #[inline]
     pub fn read_chunk(&self, room: UserBuf) -> usize {
-        match Entry::unpack(self.partial.load(Relaxed)) {
-            Some(entry) if entry.consumed >= entry.leading => self.read_part(entry, room),
-            _ => 0,
-        }
+        self.entry_at_chunk()
+            .map_or(0, |entry| self.read_part(entry, room))
+    }
+
+    /// The partly consumed entry, if no inline bytes of it are left.
+    #[inline(always)]
+    fn entry_at_chunk(&self) -> Option<Entry> {
+        let entry = Entry::unpack(self.partial.load(Relaxed));
+        entry.filter(|entry| entry.leading_left() == 0)
     }
 
     /// Whether a read would deliver bytes or an error.
@@ -358,8 +361,9 @@ impl Reader {
                 let Some(entry) = self.peek_entry()? else {
                     return Ok(done);
                 };
-                if has_long_chunk(entry) && entry.consumed < entry.leading {
-                    let count = self.read_part(entry, room.first(entry.leading - entry.consumed));
+                let leading_left = entry.leading_left();
+                if has_long_chunk(entry) && leading_left > 0 {
+                    let count = self.read_part(entry, room.first(leading_left));
                     return Ok(done.saturating_add(count));
                 }
                 let count = self.read_part(entry, room);
@@ -388,15 +392,15 @@ impl Reader {
     fn read_part(&self, mut entry: Entry, room: UserBuf) -> usize {
         let at = self.head.load(Relaxed);
         let mut count = 0;
-        if entry.consumed < entry.leading {
-            let part = room.first(entry.leading - entry.consumed);
+        if entry.leading_left() > 0 {
+            let part = room.first(entry.leading_left());
             let cell = self.cells.at(at);
             cell.read(entry.inline_offset() + entry.consumed, part);
             count = part.len();
             entry.consumed += count;
         }
         let room = room.skip(count);
-        if entry.consumed >= entry.leading && entry.consumed < entry.len() && !room.is_empty() {
+        if entry.leading_left() == 0 && entry.consumed < entry.len() && !room.is_empty() {
             let off = entry.consumed - entry.leading;
             let place = self.place(entry);
             let part = room.first(entry.chunk - off);
