@@ -563,6 +563,19 @@ fn read_stops_before_a_long_chunk() {
 }
 
 #[test]
+fn a_long_chunk_without_inline_bytes_is_read_at_once() {
+    for before in [0, 8] {
+        let (writer, reader) = direction(8, 65536);
+        let (first, middle) = (pattern(1, before), pattern(2, 4096));
+        assert_eq!(writer.write(Source::from(&first[..])), Ok(before));
+        assert_eq!(writer.write(Source::from(&middle[..])), Ok(4096));
+        let mut room = vec![0; 16 * 1024];
+        assert_eq!(reader.read(&mut room), Ok(before + 4096), "{before}");
+        assert_eq!(room[before..][..4096], middle[..]);
+    }
+}
+
+#[test]
 fn one_read_delivers_header_and_short_payload() {
     for entries in [4, 64] {
         let (writer, reader) = direction(entries, 4096);
