@@ -281,7 +281,9 @@ impl Cost {
     /// Takes one measurement: the least of the first ones, then a moving average, in which one that was
     /// disturbed counts as twice as long as usual at most.
     fn note(&mut self, len: u64, elapsed: Duration) {
-        let found = elapsed.as_nanos().saturating_mul(1000) / u128::from(len.max(1));
+        // In 64 bits: a division of 128 takes as long as a reading of the clock.
+        let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let found = nanos.saturating_mul(1000) / len.max(1);
         let found = u32::try_from(found).unwrap_or(u32::MAX >> 1).max(1);
         self.ps = match self.samples {
             0 => found,
@@ -445,7 +447,9 @@ impl CopyChoice {
         for _ in 0..count {
             self.attach[class].note(len, each);
         }
-        self.choose(class);
+        if let Some(ring) = self.ring_cost() {
+            self.choose(class, ring);
+        }
     }
 
     /// A copy through the ring was timed. Returns whether the next one is to be timed too.
@@ -458,8 +462,13 @@ impl CopyChoice {
         same.note(copy);
         others.note_other();
         let is_half_pair = same.first_ended.is_some() || others.first_ended.is_some();
-        self.choose_all();
-        is_half_pair || self.ring_cost().is_none()
+        let Some(ring) = self.ring_cost() else {
+            return true;
+        };
+        for class in LengthClass::all() {
+            self.choose(class, ring);
+        }
+        is_half_pair
     }
 
     /// What the ring costs in picoseconds a byte, if it is known.
@@ -474,16 +483,10 @@ impl CopyChoice {
             .max(writes.periods.known())
     }
 
-    /// Chooses the way of every class anew, after what the ring costs has changed.
-    fn choose_all(&mut self) {
-        for class in LengthClass::all() {
-            self.choose(class);
-        }
-    }
-
-    /// Chooses the way of a class anew, where both ways are known and the other one is clearly faster.
-    fn choose(&mut self, class: LengthClass) {
-        let (Some(ring), Some(attach)) = (self.ring_cost(), self.attach[class].known()) else {
+    /// Chooses the way of a class anew, where the cost of attach is known, too, and the other way is clearly faster.
+    /// The ring costs `ring`.
+    fn choose(&mut self, class: LengthClass, ring: u32) {
+        let Some(attach) = self.attach[class].known() else {
             return;
         };
         if self.mode != CopyMode::Auto {

@@ -15,7 +15,7 @@ const MIN_TIMED_BYTES: usize = Copies::MIN_BYTES as usize;
 
 /// Copies that are not timed after two that were. Together these are an odd number: a writer that gets room for two or
 /// four copies at once is then not timed at the same one of them each time.
-const UNTIMED_COPIES: u32 = 13;
+const UNTIMED_COPIES: u32 = 29;
 
 /// Bytes that are copied from the ring behind a copy by attach until the time counts again: meanwhile the ring
 /// has left the processor's caches, and each part of it is to be there again. They must be fewer than those of the 8
