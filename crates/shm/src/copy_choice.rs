@@ -56,11 +56,15 @@ const MAX_BETWEEN_TRIALS: u32 = 1024;
 /// Measurements of a way before it counts. The first ones often hold page faults.
 const MIN_SAMPLES: u8 = 4;
 
+/// Measurements of attach, once a class has changed to it, before that may go back to the ring. What was known of attach
+/// is old then, and where both sides send, either copies faster once the other has changed, too.
+const SETTLING_SAMPLES: u8 = 32;
+
 /// Measurements over which the average is taken, roughly: each counts as an eighth of it.
 const AVERAGED: u32 = 8;
 
-/// Once the cost of its class is known, every 8th copy by attach is timed: with all of them timed, and the check of the
-/// process, the clock was 8 % of the time of 8 KiB.
+/// Where attach is the way of a class and its cost is known, every 8th copy is timed: with all of them timed, and the
+/// check of the process, the clock was 8 % of the time of 8 KiB.
 const COPIES_PER_TIMED: u32 = 8;
 
 /// A way is given up for the other where that is faster by more than one 16th of its cost.
@@ -259,6 +263,8 @@ pub(crate) struct CopyChoice {
     attach: ByClass<Cost>,
     /// The way of each class at the moment.
     ways: ByClass<Way>,
+    /// Measurements of attach until a class may change to the ring.
+    until_settled: ByClass<u8>,
     trials: TrialCountdown,
     /// Copies by attach until one is timed.
     until_timed: u32,
@@ -372,6 +378,7 @@ impl CopyChoice {
             ring_writes: RingCost::default(),
             attach: ByClass::default(),
             ways: ByClass::all(way),
+            until_settled: ByClass::all(0),
             trials: TrialCountdown::new(),
             until_timed: 0,
             told: GetLimit::CannotGet,
@@ -425,7 +432,9 @@ impl CopyChoice {
 
     /// Whether the next copy by attach, of a payload of this length, is to be timed.
     pub(crate) fn times_attach(&mut self, len: u64) -> bool {
-        if self.attach[LengthClass::of(len)].known().is_none() {
+        let class = LengthClass::of(len);
+        let is_settled = self.until_settled[class] == 0 && self.attach[class].known().is_some();
+        if self.ways[class] == Way::Ring || !is_settled {
             return true;
         }
         match self.until_timed.checked_sub(1) {
@@ -446,6 +455,7 @@ impl CopyChoice {
         self.is_limit_stale |= self.attach[class].known().is_none();
         for _ in 0..count {
             self.attach[class].note(len, each);
+            self.until_settled[class] = self.until_settled[class].saturating_sub(1);
         }
         if let Some(ring) = self.ring_cost() {
             self.choose(class, ring);
@@ -492,12 +502,15 @@ impl CopyChoice {
         if self.mode != CopyMode::Auto {
             return;
         }
-        let way = match self.ways[class] {
-            Way::Attach if attach - attach / MARGIN > ring => Way::Ring,
-            Way::Ring if ring - ring / MARGIN > attach => Way::Attach,
+        match self.ways[class] {
+            Way::Attach if self.until_settled[class] > 0 => return,
+            Way::Attach if attach - attach / MARGIN > ring => self.ways[class] = Way::Ring,
+            Way::Ring if ring - ring / MARGIN > attach => {
+                self.ways[class] = Way::Attach;
+                self.until_settled[class] = SETTLING_SAMPLES;
+            }
             _ => return,
-        };
-        self.ways[class] = way;
+        }
         self.is_limit_stale = true;
         // The measurements may have misled: the other way is tried again soon.
         self.trials = TrialCountdown::new();
@@ -628,6 +641,7 @@ mod tests {
         // This side sends nothing any more.
         for _ in 0..OTHERS_UNTIL_STALE {
             clock.copy(&mut choice, RingCopy::Read, 900);
+            choice.note_attach(16 * KIB, 1, Duration::from_nanos(1200));
         }
         assert_eq!(choice.preferred(16 * KIB), Way::Ring);
     }
@@ -659,6 +673,7 @@ mod tests {
         assert_eq!(choice.preferred(4 * KIB), Way::Attach);
         for _ in 0..100 {
             clock.copy_of(&mut choice, RingCopy::Write, 4 * KIB, 200);
+            choice.note_attach(4 * KIB, 1, Duration::from_nanos(300));
         }
         assert_eq!(choice.preferred(4 * KIB), Way::Ring);
     }
@@ -689,6 +704,37 @@ mod tests {
         assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Ring);
         run(&mut choice, 256 * KIB, 125_000, 15_000, 20_000);
         assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Attach);
+    }
+
+    #[test]
+    fn attach_is_measured_for_a_while_before_the_ring_is_taken_again() {
+        const LEN: u64 = 16 * KIB;
+        for (attach, way) in [(1700, Way::Attach), (4600, Way::Ring)] {
+            let mut choice = CopyChoice::new(CopyMode::Auto);
+            let mut clock = Clock::new(Flow::Other);
+            run(&mut choice, LEN, 3200, 4600, 100);
+            assert_eq!(choice.preferred(LEN), Way::Ring);
+            while choice.preferred(LEN) == Way::Ring {
+                choice.note_attach(LEN, 1, Duration::from_nanos(4600));
+                clock.copy(&mut choice, RingCopy::Read, 8000);
+            }
+            for _ in 1..SETTLING_SAMPLES {
+                assert!(choice.times_attach(LEN));
+                choice.note_attach(LEN, 1, Duration::from_nanos(attach));
+                clock.copy(&mut choice, RingCopy::Read, 2800);
+                assert_eq!(choice.preferred(LEN), Way::Attach, "too soon");
+            }
+            choice.note_attach(LEN, 1, Duration::from_nanos(attach));
+            assert_eq!(choice.preferred(LEN), way);
+        }
+    }
+
+    #[test]
+    fn a_trial_of_attach_is_always_timed() {
+        let mut choice = CopyChoice::new(CopyMode::Auto);
+        run(&mut choice, 16 * KIB, 1600, 4600, 100);
+        assert_eq!(choice.preferred(16 * KIB), Way::Ring);
+        assert!((0..100).all(|_| choice.times_attach(16 * KIB)));
     }
 
     #[test]
