@@ -51,8 +51,47 @@ pub(super) enum Until<B> {
     Result(u16),
 }
 
-/// A message whose receiver has been asked for leave to send the payload, or an atomic in a packet, whose
-/// result goes to `iov`.
+/// An operation of this side that the peer answers by the index which this side has given it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum IndexedTx<B> {
+    /// A message that was announced.
+    Message(RtsEntry<B>),
+    /// An atomic in a packet.
+    Atomic(AtomicEntry<B>),
+}
+
+impl<B> IndexedTx<B> {
+    pub(super) const fn message(&self) -> Option<&RtsEntry<B>> {
+        match self {
+            Self::Message(entry) => Some(entry),
+            Self::Atomic(_) => None,
+        }
+    }
+
+    pub(super) const fn message_mut(&mut self) -> Option<&mut RtsEntry<B>> {
+        match self {
+            Self::Message(entry) => Some(entry),
+            Self::Atomic(_) => None,
+        }
+    }
+
+    pub(super) const fn atomic(&self) -> Option<&AtomicEntry<B>> {
+        match self {
+            Self::Message(_) => None,
+            Self::Atomic(entry) => Some(entry),
+        }
+    }
+
+    /// What its end is reported with.
+    pub(super) const fn info(&self) -> TxInfo {
+        match self {
+            Self::Message(entry) => entry.info,
+            Self::Atomic(entry) => entry.info,
+        }
+    }
+}
+
+/// A message whose receiver has been asked for leave to send the payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RtsEntry<B> {
     /// The receiver knows the payload's address, and may get it from there.
@@ -61,9 +100,18 @@ pub(super) struct RtsEntry<B> {
     pub(super) seen: bool,
     /// How often the peer may read it, of one that is announced in a packet.
     pub(super) reads_left: u8,
-    /// Of an atomic: where it ends in the stream.
-    pub(super) atomic_end: Option<u64>,
+    /// The payload.
     pub(super) iov: Iov<B>,
+    pub(super) info: TxInfo,
+}
+
+/// An atomic in a packet whose result is awaited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AtomicEntry<B> {
+    /// Where it ends in the stream, once it is queued ([`post`](super::rma::post)).
+    pub(super) end: u64,
+    /// Where its result goes.
+    pub(super) result: Iov<B>,
     pub(super) info: TxInfo,
 }
 

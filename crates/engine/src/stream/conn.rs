@@ -11,7 +11,7 @@ use crate::id::{EpId, MessageId, SlotId, SrxId};
 use crate::matching::Envelope;
 use crate::ring::Ring;
 use crate::stream::arriving::{ArrivingWrite, Incoming, RxState, Target};
-use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
+use crate::stream::awaited::{CtsEntry, IndexedTx, ReadEntry};
 use crate::stream::indices::IndexTable;
 use crate::stream::packet_state::Packets;
 use crate::stream::request::{Deferred, Posted, TxDone, TxInfo, Wait};
@@ -173,7 +173,7 @@ pub struct Conn<B> {
     /// Operations that were written and wait for the peer's acknowledgement, in order.
     pub(super) acks: Ring<TxInfo>,
     /// Messages whose payload waits at this side for the receiver, and atomics in packets that wait for their result.
-    pub(super) rts: IndexTable<RtsEntry<B>>,
+    pub(super) indexed: IndexTable<IndexedTx<B>>,
     /// Reads whose response has not come whole, in order.
     pub(super) reads: Ring<ReadEntry<B>>,
     /// How many of them, from the oldest on, the driver has told its link of.
@@ -243,7 +243,7 @@ impl<B: Buffer> Conn<B> {
             sent: 0,
             dones: Ring::new(),
             acks: Ring::new(),
-            rts: IndexTable::new(),
+            indexed: IndexTable::new(),
             reads: Ring::new(),
             told_reads: 0,
             owed: 0,
@@ -506,7 +506,7 @@ impl<B: Buffer> Conn<B> {
     pub const fn reads_memory(&self) -> bool {
         self.has_output()
             || !self.deferred.is_empty()
-            || !self.rts.is_empty()
+            || !self.indexed.is_empty()
             || !self.reads.is_empty()
     }
 
@@ -539,8 +539,8 @@ impl<B: Buffer> Conn<B> {
 
     /// How many messages wait until their receiver asks for them.
     pub(super) fn announced(&self) -> u32 {
-        let entries = self.rts.entries();
-        let messages = entries.filter(|(_, entry)| entry.atomic_end.is_none());
+        let entries = self.indexed.entries();
+        let messages = entries.filter(|(_, entry)| entry.message().is_some());
         u32::try_from(messages.count()).unwrap_or(u32::MAX)
     }
 
@@ -555,7 +555,7 @@ impl<B: Buffer> Conn<B> {
 
     /// Whether there is an index for one more rendezvous of this side.
     pub(super) const fn has_index(&self) -> bool {
-        self.rts.has_room(self.has_wide_indices())
+        self.indexed.has_room(self.has_wide_indices())
     }
 
     /// Whether operations that were posted on it are not done.
@@ -565,7 +565,7 @@ impl<B: Buffer> Conn<B> {
             || !self.dones.is_empty()
             || !self.acks.is_empty()
             || !self.deferred.is_empty()
-            || !self.rts.is_empty()
+            || !self.indexed.is_empty()
             || !self.reads.is_empty()
             || !self.cts.is_empty()
     }

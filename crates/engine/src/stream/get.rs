@@ -22,7 +22,7 @@ use ripstop_wire::xnet::cm::Extensions;
 use crate::id::{ConnId, MessageId, SlotId};
 use crate::matching::{Envelope, Rts};
 use crate::stream::arriving::Target;
-use crate::stream::awaited::CtsEntry;
+use crate::stream::awaited::{CtsEntry, IndexedTx};
 use crate::stream::conn::Conn;
 use crate::stream::eager::hold_back_bytes;
 use crate::stream::engine::{Engine, Limits};
@@ -340,7 +340,7 @@ impl<B: Buffer> Engine<B> {
     #[must_use]
     pub fn wants_joint_copy(&self, conn_id: ConnId) -> bool {
         let conn = self.conns.get(conn_id);
-        self.has_joint_copies(conn_id) && conn.is_some_and(|conn| conn.rts.is_empty())
+        self.has_joint_copies(conn_id) && conn.is_some_and(|conn| conn.indexed.is_empty())
     }
 
     /// Tells the peer that a joint copy was begun, or that this side has copied its parts of one: the
@@ -354,7 +354,8 @@ impl<B: Buffer> Engine<B> {
     /// The payload of a message that the peer may be getting.
     #[must_use]
     pub fn announced(&self, conn_id: ConnId, index: u16) -> Option<B> {
-        let entry = self.conns.get(conn_id)?.rts.get(index)?;
+        let entry = self.conns.get(conn_id)?.indexed.get(index)?;
+        let entry = entry.message()?;
         match entry.iov.segments() {
             [segment] if entry.is_get => Some(*segment),
             _ => None,
@@ -371,9 +372,10 @@ impl<B: Buffer> Engine<B> {
     /// The peer has got the payload of a message.
     pub(super) fn handle_ats(&mut self, conn_id: ConnId, index: u16) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let entry = conn.rts.get(index).filter(|entry| entry.is_get);
+        let entry = conn.indexed.get(index).and_then(IndexedTx::message);
+        let entry = entry.filter(|entry| entry.is_get);
         let info = entry.ok_or(Errno::EPROTO)?.info;
-        conn.rts.take(index);
+        conn.indexed.take(index);
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.end_waiting(1);
         }

@@ -294,7 +294,7 @@ impl<B: Buffer> Conn<B> {
         self.acks
             .pop()
             .or_else(|| self.dones.pop().map(|done| done.info))
-            .or_else(|| self.rts.take_any().map(|entry| entry.info))
+            .or_else(|| self.indexed.take_any().map(|entry| entry.info()))
             .or_else(|| self.pop_posted_read())
     }
 

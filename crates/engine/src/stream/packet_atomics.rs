@@ -15,7 +15,7 @@ use crate::id::{ConnId, SlotId};
 use crate::matching::Envelope;
 use crate::stream::arriving::Target;
 use crate::stream::atomic::op_of;
-use crate::stream::awaited::{RtsEntry, Until};
+use crate::stream::awaited::{AtomicEntry, IndexedTx, Until};
 use crate::stream::conn::Conn;
 use crate::stream::engine::Engine;
 use crate::stream::packet_state::{Packets, Served};
@@ -48,15 +48,12 @@ impl<B: Buffer> Conn<B> {
     ) -> Result<(usize, Until<B>)> {
         let size = atomic.datatype.size() as u64;
         let memory = scaled(&atomic.remote, |len| len.checked_div(size))?;
-        let entry = RtsEntry {
-            is_get: false,
-            seen: false,
-            reads_left: 0,
-            atomic_end: Some(0),
-            iov: atomic.result,
+        let entry = AtomicEntry {
+            end: 0,
+            result: atomic.result,
             info: atomic.info(),
         };
-        let index = self.rts.insert(entry, true)?;
+        let index = self.indexed.insert(IndexedTx::Atomic(entry), true)?;
         let body = Body::Atomic(AtomicHead {
             id: index.into(),
             kind: atomic.kind,
@@ -68,7 +65,7 @@ impl<B: Buffer> Conn<B> {
         match self.emit_packet(BaseFlags::empty(), body, header) {
             Ok(header_len) => Ok((header_len, Until::Result(index))),
             Err(error) => {
-                self.rts.take(index);
+                self.indexed.take(index);
                 Err(error)
             }
         }
@@ -111,13 +108,13 @@ impl<B: Buffer> Engine<B> {
     ) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let index = u16::try_from(result.id).map_err(|_| Errno::EPROTO)?;
-        let entry = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
-        let end = entry.atomic_end.ok_or(Errno::EPROTO)?;
+        let entry = conn.indexed.get(index).and_then(IndexedTx::atomic);
+        let entry = *entry.ok_or(Errno::EPROTO)?;
         let expected = match result.status {
-            0 => entry.iov.len(),
+            0 => entry.result.len(),
             _ => 0,
         };
-        if !conn.has_sent(end) || u64::from(result.len) != expected {
+        if !conn.has_sent(entry.end) || u64::from(result.len) != expected {
             return Err(Errno::EPROTO);
         }
         conn.envelope = Envelope {
@@ -131,7 +128,7 @@ impl<B: Buffer> Engine<B> {
             self.start_payload(conn_id, Target::Result(index), None);
             return Ok(());
         }
-        conn.rts.take(index);
+        conn.indexed.take(index);
         self.fail_tx(conn_id, &entry.info, error_of(result.status));
         self.wake_deferred(conn_id);
         if ack {
@@ -143,8 +140,8 @@ impl<B: Buffer> Engine<B> {
     /// What an atomic has fetched is in its place.
     pub(super) fn finish_result(&mut self, conn_id: ConnId, index: u16) {
         let conn = self.conns.get_mut(conn_id);
-        if let Some(entry) = conn.and_then(|conn| conn.rts.take(index)) {
-            self.finish(conn_id, &entry.info);
+        if let Some(entry) = conn.and_then(|conn| conn.indexed.take(index)) {
+            self.finish(conn_id, &entry.info());
             self.wake_deferred(conn_id);
         }
     }

@@ -13,7 +13,7 @@ use ripstop_wire::xnet::base::{self, BaseFlags, Header, MAX_HEADER, Op, RmaIov, 
 use crate::id::ConnId;
 use crate::matching::{Envelope, Rts};
 use crate::stream::arriving::Target;
-use crate::stream::awaited::{CtsEntry, ReadEntry, RtsEntry};
+use crate::stream::awaited::{CtsEntry, IndexedTx, ReadEntry, RtsEntry};
 use crate::stream::conn::Conn;
 use crate::stream::eager::hold_back_bytes;
 use crate::stream::engine::{Engine, Limits};
@@ -106,7 +106,9 @@ impl<B: Buffer> Conn<B> {
             let at = piece.addr.checked_sub(ANNOUNCED);
             let at = at.ok_or(Errno::EKEYREJECTED)?;
             let index = u16::try_from(piece.key).map_err(|_| Errno::EKEYREJECTED)?;
-            let entry = self.rts.get_mut(index).ok_or(Errno::EKEYREJECTED)?;
+            let entry = self.indexed.get_mut(index);
+            let entry = entry.ok_or(Errno::EKEYREJECTED)?;
+            let entry = entry.message_mut().ok_or(Errno::EPROTO)?;
             entry.reads_left = entry.reads_left.checked_sub(1).ok_or(Errno::EPROTO)?;
             let part = entry.iov.part(at, piece.len).ok_or(Errno::EPROTO)?;
             for segment in part.segments() {
@@ -160,8 +162,8 @@ impl<B: Buffer> Engine<B> {
     /// The memory of a message that was announced in a packet; none of one that was injected.
     #[must_use]
     pub fn announced_memory(&self, conn_id: ConnId, index: u16) -> Option<&Iov<B>> {
-        let entry = self.conns.get(conn_id)?.rts.get(index)?;
-        entry.atomic_end.is_none().then_some(&entry.iov)
+        let entry = self.conns.get(conn_id)?.indexed.get(index)?;
+        Some(&entry.message()?.iov)
     }
 
     /// Announces a message that is too long for one packet.
@@ -175,7 +177,6 @@ impl<B: Buffer> Engine<B> {
             is_get: true,
             seen: false,
             reads_left: READS,
-            atomic_end: None,
             iov: match send.inject {
                 // The peer reads a copy, by the device.
                 true => Iov::EMPTY,
@@ -183,9 +184,9 @@ impl<B: Buffer> Engine<B> {
             },
             info: send.info(),
         };
-        let index = conn.rts.insert(entry, true)?;
+        let index = conn.indexed.insert(IndexedTx::Message(entry), true)?;
         if let Err(error) = conn.queue(MAX_UNIT_HEADER as u64, None) {
-            conn.rts.take(index);
+            conn.indexed.take(index);
             return Err(error);
         }
         ep.outstanding = ep.outstanding.wrapping_add(1);
@@ -225,18 +226,15 @@ impl<B: Buffer> Engine<B> {
     fn handle_read_done(&mut self, conn_id: ConnId, id: u64) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let index = u16::try_from(id).map_err(|_| Errno::EPROTO)?;
-        let entry = conn.rts.get(index).ok_or(Errno::EPROTO)?;
-        if entry.atomic_end.is_some() {
-            return Err(Errno::EPROTO);
-        }
-        let mut info = entry.info;
+        let entry = conn.indexed.get(index).and_then(IndexedTx::message);
+        let mut info = entry.ok_or(Errno::EPROTO)?.info;
         info.ack = false;
         let end = conn.queued;
         let is_out = conn.has_sent(end) && conn.dones.is_empty();
         if !is_out {
             conn.dones.push(TxDone { end, info })?;
         }
-        conn.rts.take(index);
+        conn.indexed.take(index);
         if let Some(packets) = &mut conn.packets {
             packets.segmented_unheard = 0;
         }

@@ -13,7 +13,7 @@ use crate::id::{ConnId, CounterId, SlotId};
 use crate::matching::Envelope;
 use crate::mr::Denied;
 use crate::stream::arriving::Target;
-use crate::stream::awaited::{ReadEntry, Until};
+use crate::stream::awaited::{IndexedTx, ReadEntry, Until};
 use crate::stream::conn::Conn;
 use crate::stream::engine::{Engine, Ep, EpConfig, Limits};
 use crate::stream::request::{Level, ONE_SIDED, Posted, Rma, RmaKind, TxDone};
@@ -68,8 +68,8 @@ pub(super) fn post<B: Buffer>(
         Until::Written(info) => conn.dones.push(TxDone { end, info })?,
         Until::Answered(read) => conn.reads.push(ReadEntry { end, ..read })?,
         Until::Result(index) => {
-            if let Some(entry) = conn.rts.get_mut(index) {
-                entry.atomic_end = Some(end);
+            if let Some(IndexedTx::Atomic(entry)) = conn.indexed.get_mut(index) {
+                entry.end = end;
             }
         }
     }
@@ -83,7 +83,7 @@ pub(super) fn post<B: Buffer>(
             Until::Nothing => {}
             Until::Written(_) => drop(conn.dones.pop_back()),
             Until::Answered(_) => drop(conn.reads.pop_back()),
-            Until::Result(index) => drop(conn.rts.take(index)),
+            Until::Result(index) => drop(conn.indexed.take(index)),
         }
         return Err(error);
     }
@@ -121,7 +121,7 @@ impl EpConfig {
 impl<B: Buffer> Conn<B> {
     /// Whether earlier operations are not done at the peer, though later ones could be.
     pub(super) const fn is_fenced(&self) -> bool {
-        !self.reads.is_empty() || !self.rts.is_empty()
+        !self.reads.is_empty() || !self.indexed.is_empty()
     }
 }
 

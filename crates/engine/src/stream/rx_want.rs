@@ -115,7 +115,7 @@ impl<B: Buffer> Engine<B> {
                     len,
                 },
             },
-            Target::Result(index) => place(&conn.rts.get(index)?.iov),
+            Target::Result(index) => place(&conn.indexed.get(index)?.atomic()?.result),
             Target::Read => place(&conn.reads.front()?.iov),
             Target::Unexpected(id) => {
                 let message = self.unexpected.get(id)?;

@@ -9,7 +9,7 @@ use crate::counter::Counter;
 use crate::cq::CompletionQueue;
 use crate::id::{ConnId, CounterId, CqId, SlotId};
 use crate::pool::{Places, Pool};
-use crate::stream::awaited::RtsEntry;
+use crate::stream::awaited::{IndexedTx, RtsEntry};
 use crate::stream::conn::{Chunk, Conn};
 use crate::stream::engine::{Engine, Ep, EpConfig, Limits, error_entry};
 use crate::stream::message_header::{put_announcement, put_header};
@@ -411,18 +411,18 @@ impl<B: Buffer> Engine<B> {
             is_get: address.is_some(),
             seen: false,
             reads_left: 0,
-            atomic_end: None,
             iov: send.iov,
             info: send.info(),
         };
-        let index = conn.rts.insert(entry, conn.has_wide_indices())?;
+        let entry = IndexedTx::Message(entry);
+        let index = conn.indexed.insert(entry, conn.has_wide_indices())?;
         let mut header = [0; SEND_HEADER];
         let emitted = put_announcement(conn.order, send, address, index, &mut header);
         let queued = emitted.and_then(|len| conn.queue(len as u64, None).map(|()| len));
         let header_len = match queued {
             Ok(len) => len,
             Err(error) => {
-                conn.rts.take(index);
+                conn.indexed.take(index);
                 return Err(error);
             }
         };
@@ -440,13 +440,14 @@ impl<B: Buffer> Engine<B> {
     /// The receiver of a rendezvous is ready: queue its payload behind what is queued.
     pub(super) fn handle_cts(&mut self, conn_id: ConnId, index: u16) -> Result<()> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let RtsEntry { iov, info, .. } = *conn.rts.get(index).ok_or(Errno::EPROTO)?;
+        let entry = conn.indexed.get(index).and_then(IndexedTx::message);
+        let RtsEntry { iov, info, .. } = *entry.ok_or(Errno::EPROTO)?;
         let header = Header::new(Op::Data, iov.len()).with_index(index);
         conn.queue_data(conn.base_header(&header)?, &iov)?;
         let end = conn.queued;
         conn.dones.push(TxDone { end, info })?;
         // Only now: whatever failed before, closing the connection reports the message.
-        conn.rts.take(index);
+        conn.indexed.take(index);
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.end_waiting(1);
         }

@@ -159,8 +159,8 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        let messages = conn.rts.entries_mut();
-        let messages = messages.filter(|(_, entry)| entry.atomic_end.is_none());
+        let entries = conn.indexed.entries_mut();
+        let messages = entries.filter_map(|(index, entry)| Some((index, entry.message_mut()?)));
         for (index, entry) in messages.take(most) {
             visit(Announced {
                 index,
