@@ -13,7 +13,8 @@
 //! end_connections                  the peer broke the protocol (protocol_error), or a deadline has passed
 //!  |                                |
 //!  v                                v
-//! lost: logs it, tells a connected endpoint by an event, finds out whether the peer of an RDM endpoint is still there
+//! lost: log_end, then of a connected endpoint msg_lost, which tells it by an event
+//!  |    of an RDM endpoint lose_rdm, with probe_awaited_peer once it is closed
 //!  |
 //!  v
 //! close_connection: forgets where the connection was noted
@@ -88,20 +89,42 @@ impl<T: Transport> State<T> {
         let Some(connection) = self.connection(id) else {
             return;
         };
-        let (peer, is_rdm, connection_ep) =
-            (connection.peer.clone(), connection.is_rdm, connection.ep);
         if !connection.is_up() {
             return self.connect_failed(id, error, &[]);
         }
+        let is_rdm = connection.is_rdm;
         if self.engine.is_parting(id) {
-            // The peer has closed it by agreement, or is gone, which who connects again finds out.
+            return self.lose_parting(id);
+        }
+        self.log_end(id, error);
+        if is_rdm {
+            self.lose_rdm(id, error);
+        } else {
+            self.msg_lost(id);
+            self.close_connection(id, error);
+        }
+    }
+
+    /// Goes on by another connection: the peer has closed this one by agreement, or is gone, which who connects again
+    /// finds out.
+    fn lose_parting(&mut self, id: ConnId) {
+        if let Some(connection) = self.connection(id) {
+            let peer = &connection.peer;
             log_info!(
                 T::EpCtrl,
                 "{peer}: the connection that was to end has ended"
             );
-            return self.replace_parting(id);
         }
+        self.replace_parting(id);
+    }
+
+    /// Says that a connection has ended: to who reads warnings, if something was under way on it.
+    fn log_end(&mut self, id: ConnId, error: Errno) {
         let idle = self.engine.conn(id).is_none_or(|conn| conn.is_idle());
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        let peer = &connection.peer;
         if idle {
             log_info!(T::EpCtrl, "{peer}: the connection ended");
         } else {
@@ -110,24 +133,31 @@ impl<T: Transport> State<T> {
                 "{peer}: the connection ended with work in progress: {error}"
             );
         }
-        let (ep, src) = (
-            connection_ep,
-            self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src()),
-        );
-        if !is_rdm {
-            self.msg_lost(id);
-        } else if let Some(rdm) = self.ep(ep).and_then(|ep| ep.rdm.as_mut()) {
+    }
+
+    /// Closes a failed connection of an RDM endpoint, which remembers that the peer's has ended.
+    fn lose_rdm(&mut self, id: ConnId, error: Errno) {
+        let Some(ep) = self.connection(id).map(|connection| connection.ep) else {
+            return;
+        };
+        let src = self.engine.conn(id).map_or(FiAddr::NOTAVAIL, |c| c.src());
+        if let Some(rdm) = self.ep(ep).and_then(|ep| ep.rdm.as_mut()) {
             rdm.note_ended(src);
         }
         self.close_connection(id, error);
-        if is_rdm && self.engine.waits_for(ep, src) {
-            // Receives that only this peer can fill: find out whether it is still there.
-            // An attempt that comes to nothing ends them.
-            match self.open_route(ep, src, false) {
-                Ok(id) if self.is_polled(id) => self.limit_connect_time(id),
-                Ok(_) => {}
-                Err(_) => self.engine.fail_directed(ep, src, error),
-            }
+        self.probe_awaited_peer(ep, src, error);
+    }
+
+    /// Connects anew to a peer whose connection has failed, if there are receives that only this peer can fill, to find
+    /// out whether it is still there. An attempt that comes to nothing ends them.
+    fn probe_awaited_peer(&mut self, ep: EpId, src: FiAddr, error: Errno) {
+        if !self.engine.waits_for(ep, src) {
+            return;
+        }
+        match self.open_route(ep, src, false) {
+            Ok(id) if self.is_polled(id) => self.limit_connect_time(id),
+            Ok(_) => {}
+            Err(_) => self.engine.fail_directed(ep, src, error),
         }
     }
 
