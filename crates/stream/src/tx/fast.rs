@@ -31,6 +31,17 @@ use crate::tx::send::{SendArgs, tag_of};
 /// sent in place: sending a longer one alone costs less than the copy.
 const MAX_COALESCED: usize = 256;
 
+/// A message that [`State::send_now`] has not sent whole: it is to be posted the usual way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotSent {
+    /// How many bytes of header and payload are with the kernel, of a message that was begun; else 0.
+    pub(crate) written: usize,
+}
+
+impl NotSent {
+    const NOTHING: Self = Self { written: 0 };
+}
+
 impl<T: Transport> State<T> {
     /// Works out [`FastPath`] of an endpoint, after the endpoint has changed.
     pub(crate) fn update_fast_path(&mut self, ep: EpId) {
@@ -119,7 +130,7 @@ impl<T: Transport> State<T> {
                         }
                         return Ok(());
                     }
-                    Err(part) => written = part,
+                    Err(not_sent) => written = not_sent.written,
                 }
             }
         }
@@ -132,7 +143,7 @@ impl<T: Transport> State<T> {
     /// [`Link::push`](crate::Link::push).
     ///
     /// # Errors
-    /// How many bytes of header and payload were written, when that is not all.
+    /// [`NotSent`] when that was not possible, or header and payload were written in part.
     #[inline(always)]
     pub(crate) fn send_now<const INJECT: bool>(
         &mut self,
@@ -141,7 +152,7 @@ impl<T: Transport> State<T> {
         buf: UserBuf,
         data: Option<u64>,
         hold: bool,
-    ) -> core::result::Result<(), usize> {
+    ) -> core::result::Result<(), NotSent> {
         let Self {
             engine,
             connections,
@@ -150,10 +161,10 @@ impl<T: Transport> State<T> {
             ..
         } = self;
         let Some(connection) = connections.find(id) else {
-            return Err(0);
+            return Err(NotSent::NOTHING);
         };
         let Some(link) = &connection.link else {
-            return Err(0);
+            return Err(NotSent::NOTHING);
         };
         let (tag, len) = (tag_of(kind), buf.len());
         let written = if InPlaceOf::<T>::applies(link) {
@@ -161,7 +172,7 @@ impl<T: Transport> State<T> {
             let Some(header_len) =
                 engine.try_send_now::<INJECT>(id, tag, data, len as u64, &mut header)
             else {
-                return Err(0);
+                return Err(NotSent::NOTHING);
             };
             let written = InPlaceOf::<T>::send_message(link, &header, header_len, buf);
             written.map(|written| (written, header_len + len))
@@ -173,7 +184,7 @@ impl<T: Transport> State<T> {
         } else {
             // Where there are links in place, the endpoint's limit is that of those.
             if InPlaceOf::<T>::SUPPORTED && len > MAX_COPIED {
-                return Err(0);
+                return Err(NotSent::NOTHING);
             }
             let Some(header_len) = (match T::is_in_packets(params) {
                 true => scratch.first_chunk_mut().and_then(|header| {
@@ -184,14 +195,14 @@ impl<T: Transport> State<T> {
                     engine.try_send_now::<INJECT>(id, tag, data, len as u64, header)
                 }),
             }) else {
-                return Err(0);
+                return Err(NotSent::NOTHING);
             };
             let Some(room) = scratch.get_mut(header_len..) else {
-                return Err(0);
+                return Err(NotSent::NOTHING);
             };
             copy_in(room, buf);
             let Some(bytes) = scratch.get(..header_len + len) else {
-                return Err(0);
+                return Err(NotSent::NOTHING);
             };
             let written = match hold {
                 true => link.send_held(bytes),
@@ -207,9 +218,9 @@ impl<T: Transport> State<T> {
                 }
                 Ok(())
             }
-            Ok((part, _)) => Err(part),
+            Ok((written, _)) => Err(NotSent { written }),
             // It shows again when the message is sent the usual way.
-            Err(_) => Err(0),
+            Err(_) => Err(NotSent::NOTHING),
         }
     }
 

@@ -21,6 +21,7 @@ use crate::system::System as _;
 use crate::transport::link::Link as _;
 use crate::transport::registering::Registering as _;
 use crate::transport::{RegisteringOf, Transport};
+use crate::tx::fast::NotSent;
 use crate::tx::send::tag_of;
 
 /// How long a call waits for the peer to make room for the rest of an operation of which the kernel
@@ -90,7 +91,7 @@ impl<T: Transport> State<T> {
                     }
                     return Ok(());
                 }
-                Err(part) => written = part,
+                Err(not_sent) => written = not_sent.written,
             }
         }
         self.inject_late(ep, kind, buf, data, dest, written)
@@ -148,11 +149,11 @@ impl<T: Transport> State<T> {
                     }
                     return Ok(());
                 }
-                Err(0) => {
+                Err(NotSent { written: 0 }) => {
                     self.make_room();
                     return Err(Errno::EAGAIN);
                 }
-                Err(part) => written = part,
+                Err(not_sent) => written = not_sent.written,
             }
         }
         let send = Send {
