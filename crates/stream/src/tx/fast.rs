@@ -117,7 +117,7 @@ impl<T: Transport> State<T> {
             } else if !RegisteringOf::<T>::SUPPORTED
                 && self.burst_open
                 && self.is_coalesced(id, buf)
-                && self.in_burst(id)
+                && self.continue_burst(id)
             {
                 if self.coalesce(id, buf, &args, completes) {
                     return Ok(());

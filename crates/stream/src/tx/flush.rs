@@ -38,24 +38,27 @@ impl<T: Transport> State<T> {
         self.burst_number
     }
 
-    /// Whether a small message is put off behind another that the same connection sent in this
-    /// burst. The first of each connection is not: what a program sends to its neighbours before it
-    /// goes on computing is under way. Ends a burst that is older than [`BURST_TICKS`].
+    /// Goes on with the burst, if the same connection has sent in it: says whether a small message is put off
+    /// behind that. The first of each connection is not: what a program sends to its neighbours before it
+    /// goes on computing is under way. A burst that is older than [`BURST_TICKS`] ends instead.
     #[inline(always)]
-    pub(crate) fn in_burst(&mut self, id: Option<ConnId>) -> bool {
-        let connection = self.connections.find(id);
-        let follows =
-            connection.is_some_and(|connection| connection.last_burst == self.burst_number);
-        self.burst_open && follows && self.burst_goes_on()
+    pub(crate) fn continue_burst(&mut self, id: Option<ConnId>) -> bool {
+        if !self.has_sent_in_burst(id) {
+            return false;
+        }
+        let is_old = T::System::ticks().wrapping_sub(self.burst_began) > BURST_TICKS;
+        if is_old {
+            self.end_burst();
+        }
+        !is_old
     }
 
     #[inline(always)]
-    fn burst_goes_on(&mut self) -> bool {
-        let goes_on = T::System::ticks().wrapping_sub(self.burst_began) <= BURST_TICKS;
-        if !goes_on {
-            self.end_burst();
-        }
-        goes_on
+    fn has_sent_in_burst(&self, id: Option<ConnId>) -> bool {
+        let connection = self.connections.find(id);
+        let has_sent =
+            connection.is_some_and(|connection| connection.last_burst == self.burst_number);
+        self.burst_open && has_sent
     }
 
     /// Writes what was put off; the next message is written at once again.

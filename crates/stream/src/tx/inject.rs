@@ -80,7 +80,7 @@ impl<T: Transport> State<T> {
                 && !self.sends_in_place(id)
                 && !self.unattended
                 && self.waiters.is_empty()
-                && self.in_burst(id);
+                && self.continue_burst(id);
             match self.send_now::<true>(id, kind, buf, data, hold) {
                 Ok(()) => {
                     if hold {

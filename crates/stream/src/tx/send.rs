@@ -15,7 +15,7 @@ use crate::state::slots::Slots;
 use crate::transport::registering::Registering as _;
 use crate::transport::{RegisteringOf, Transport};
 
-/// Messages that are not copied are coalesced up to this many bytes, see [`State::in_burst`].
+/// Messages that are not copied are coalesced up to this many bytes, see [`State::continue_burst`].
 const MAX_COALESCED_UNCOPIED: u64 = 128 * 1024;
 
 /// Most bytes of one connection that are coalesced.
@@ -263,7 +263,8 @@ impl<T: Transport> State<T> {
     pub(crate) fn write_out(&mut self, id: ConnId, may_wait: bool, more: bool) {
         // Whoever sleeps makes no progress that would write what is put off.
         let asleep = self.unattended || !self.waiters.is_empty();
-        let wait = more || (self.burst_open && may_wait && !asleep && self.in_burst(Some(id)));
+        let wait =
+            more || (self.burst_open && may_wait && !asleep && self.continue_burst(Some(id)));
         let burst = self.begin_burst();
         if let Some(connection) = self.connection(id) {
             connection.last_burst = burst;
