@@ -78,7 +78,7 @@ impl<T: Transport> State<T> {
         if !given.contains(Flags::TRIGGER) && self.atomic_mapped(ep, call.peer, &atomic) {
             return Ok(());
         }
-        self.fence(ep, call.peer, given)?;
+        self.obey_fence_and_trigger(ep, call.peer, given)?;
         self.start_atomic(ep, call.peer, &atomic, given.contains(Flags::MORE))
     }
 

@@ -271,7 +271,7 @@ impl<T: Transport> State<T> {
         {
             return Ok(());
         }
-        self.fence(ep, call.peer, given)?;
+        self.obey_fence_and_trigger(ep, call.peer, given)?;
         self.start_rma(ep, call.peer, &rma, given.contains(Flags::MORE))
     }
 
@@ -331,19 +331,31 @@ impl<T: Transport> State<T> {
         done
     }
 
-    /// Has the operation that is posted next wait for those before it, if its flags have `FI_FENCE`.
+    /// Does what `FI_FENCE` and `FI_TRIGGER` ask of the operation that is posted next: with a fence it waits for those
+    /// before it, and a triggered one is refused.
     ///
     /// # Errors
     /// `EINVAL` for `FI_TRIGGER`, which is no flag of a call without a threshold; those of [`State::route`].
-    pub(crate) fn fence(&mut self, ep: EpId, peer: FiAddr, flags: Flags) -> Result<()> {
-        if flags.intersects(Flags::FENCE | Flags::TRIGGER) {
-            if flags.contains(Flags::TRIGGER) {
-                // Without a threshold, which `provider::Endpoint::trigger` takes.
-                return Err(Errno::EINVAL);
-            }
-            let id = self.route(ep, peer, false)?;
-            self.engine.fence(id);
+    pub(crate) fn obey_fence_and_trigger(
+        &mut self,
+        ep: EpId,
+        peer: FiAddr,
+        flags: Flags,
+    ) -> Result<()> {
+        if !flags.intersects(Flags::FENCE | Flags::TRIGGER) {
+            return Ok(());
         }
+        if flags.contains(Flags::TRIGGER) {
+            // Without a threshold, which `provider::Endpoint::trigger` takes.
+            return Err(Errno::EINVAL);
+        }
+        self.fence(ep, peer)
+    }
+
+    /// Has the operation that is posted next wait for those before it.
+    fn fence(&mut self, ep: EpId, peer: FiAddr) -> Result<()> {
+        let id = self.route(ep, peer, false)?;
+        self.engine.fence(id);
         Ok(())
     }
 

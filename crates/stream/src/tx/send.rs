@@ -45,7 +45,7 @@ impl<T: Transport> State<T> {
         written: usize,
     ) -> Result<()> {
         let (send, given) = self.message(ep, iov, args)?;
-        self.fence(ep, args.dest, given)?;
+        self.obey_fence_and_trigger(ep, args.dest, given)?;
         self.post(ep, args.dest, &send, given.contains(Flags::MORE), written)
     }
 
@@ -57,7 +57,7 @@ impl<T: Transport> State<T> {
         send: &Send<UserBuf>,
         given: Flags,
     ) -> Result<()> {
-        self.fence(ep, dest, given)?;
+        self.obey_fence_and_trigger(ep, dest, given)?;
         self.post(ep, dest, send, given.contains(Flags::MORE), 0)
     }
 
