@@ -176,13 +176,13 @@ fn bind_to<D: Domain, M: Defaults>(
         }
         abi::FI_CLASS_SRX_CTX => {
             if let Ok(peer) = other.cast::<PeerBody<D>>(class) {
-                same_domain(&this.domain, &peer.domain)?;
+                same_domain(&this.domain, &peer.domain).or(Err(Errno::EDOMAIN))?;
                 this.ep.bind_peer_rx(&peer.owner.rx)?;
                 this.shared.lock().receives(peer);
                 return Ok(());
             }
             let srx = other.cast::<SrxBody<D>>(class)?;
-            same_domain(&this.domain, &srx.domain)?;
+            same_domain(&this.domain, &srx.domain).or(Err(Errno::EDOMAIN))?;
             this.ep.bind_srx(&srx.srx)
         }
         abi::FI_CLASS_STX_CTX => {

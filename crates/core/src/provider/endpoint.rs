@@ -62,7 +62,7 @@ pub trait Endpoint: Sized + 'static {
     /// Receives from a shared context instead of its own queue.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] as for [`Endpoint::bind_av`], or [`Errno::EDOMAIN`] for one of another domain. Endpoints with
+    /// [`Errno::EDOMAIN`] for one of another domain, [`Errno::EINVAL`] for an enabled endpoint or a second one. Endpoints with
     /// address vectors that share a context must have the same one, or [`Endpoint::enable`] refuses.
     fn bind_srx(&self, srx: &Arc<<Self::Domain as Domain>::SharedRx>) -> Result<()>;
 

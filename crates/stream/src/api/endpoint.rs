@@ -178,8 +178,15 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         domain: &Arc<Domain<T, K>>,
         srx: SrxId,
     ) -> Result<BoundGuard<'_, T, K>> {
-        if self.part != Part::Whole || !Arc::ptr_eq(domain, &self.domain) {
+        if self.part != Part::Whole {
             return Err(Errno::EINVAL);
+        }
+        if !Arc::ptr_eq(domain, &self.domain) {
+            return Err(refused!(
+                T::EpCtrl,
+                EDOMAIN,
+                "the receive context is of another domain: open it in that of the endpoint"
+            ));
         }
         let bound = self.not_enabled()?;
         if bound.srx.is_some() || bound.peer_rx.is_some() {

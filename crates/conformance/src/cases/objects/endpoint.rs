@@ -33,6 +33,7 @@ cases! {
         both close_sending: "an endpoint closes with sends under way";
         msg shared_rx: "endpoints receive from a shared context";
         msg shared_rx_busy: "a shared context does not close while bound";
+        msg shared_rx_domain: "a shared context of another domain is FI_EDOMAIN";
     }
 }
 
@@ -425,5 +426,28 @@ fn shared_rx_busy(cx: &Cx<'_>) -> Outcome {
     s.close(srx)?;
     s.close(domain)?;
     s.close(fabric)?;
+    Ok(())
+}
+
+fn shared_rx_domain(cx: &Cx<'_>) -> Outcome {
+    let info = with_shared_rx(cx)?;
+    let s = cx.s;
+    let fabric = s.fabric(&info)?;
+    let (domain, other) = (s.domain(fabric, &info)?, s.domain(fabric, &info)?);
+    let srx = offered(
+        s.shared_rx(other, &info),
+        &[Errno::ENOSYS],
+        "fi_srx_context",
+    )?;
+    let ep = s.endpoint(domain, &info)?;
+    refused(
+        s.bind(ep, srx, Flags::empty()),
+        &[Errno::EDOMAIN],
+        "a shared context of another domain",
+    )?;
+    // Nothing of it was bound.
+    for fid in [srx, ep, other, domain, fabric] {
+        s.close(fid)?;
+    }
     Ok(())
 }
