@@ -287,8 +287,8 @@ impl Connection {
     ) {
         let peer = &self.peer.name;
         let handle = |record, fd| match (record, fd) {
-            (Record::Offer(info), Some(fd)) => {
-                if let Err(why) = windows.map(info, fd) {
+            (Record::Offer(region), Some(fd)) => {
+                if let Err(why) = windows.map(region, fd) {
                     fi_info!(NAME, Subsys::Mr, "{peer}: a region is not mapped: {why}");
                 }
             }
@@ -303,8 +303,8 @@ impl Connection {
                 windows.retain(|other| other != grant);
                 self.with_attach(|attach| attach.regions.retain(|other| other != grant));
             }
-            (Record::Address(info, rights), _) => {
-                self.with_attach(|attach| attach.regions.add(info, rights));
+            (Record::Address(region), _) => {
+                self.with_attach(|attach| attach.regions.add(region));
             }
             (Record::Request(key), _) => {
                 let mut requested_keys = self.records.requested_keys.lock();

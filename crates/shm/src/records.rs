@@ -45,11 +45,11 @@ const DOORBELL: u8 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// The receiver may map the region, whose descriptor comes with the record.
-    Offer(RegionInfo),
+    Offer(OfferedRegion),
     /// The grant has ended.
     Revoke(Grant),
     /// The receiver may access the region by address.
-    Address(RegionInfo, Rights),
+    Address(AddressedRegion),
     /// The sender asks for the address of the region with this key.
     Request(u64),
 }
@@ -68,13 +68,29 @@ pub(crate) struct RegionInfo {
     pub(crate) key: u64,
     pub(crate) base: u64,
     pub(crate) len: u64,
-    /// The offset in the descriptor's memory, or the address in the owner's process.
+}
+
+/// A region that the receiver of the record may map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OfferedRegion {
+    pub(crate) info: RegionInfo,
+    /// Where it begins in the memory of the descriptor.
     pub(crate) offset: u64,
 }
 
+/// A region that the receiver of the record may access by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AddressedRegion {
+    pub(crate) info: RegionInfo,
+    /// Where it begins in the owner's process.
+    pub(crate) addr: u64,
+    pub(crate) rights: Rights,
+}
+
 impl RegionInfo {
-    const fn words(&self) -> [u64; 4] {
-        [self.key, self.base, self.len, self.offset]
+    /// The last words of its record; it begins at `start`.
+    const fn words(&self, start: u64) -> [u64; 4] {
+        [self.key, self.base, self.len, start]
     }
 
     /// Whether both can be there at once: a slot has one region, and a key.
@@ -93,11 +109,13 @@ impl RegionInfo {
 impl Record {
     pub(crate) fn emit(&self) -> [u8; RECORD_BYTES] {
         let (kind, rights, grant, rest) = match self {
-            Self::Offer(record) => (OFFER, 0, Some(record.grant), record.words()),
+            Self::Offer(OfferedRegion { info, offset }) => {
+                (OFFER, 0, Some(info.grant), info.words(*offset))
+            }
             Self::Revoke(grant) => (REVOKE, 0, Some(*grant), [0; 4]),
-            Self::Address(record, Rights { read, write }) => {
-                let rights = u8::from(*read) | u8::from(*write) << 1;
-                (ADDRESS, rights, Some(record.grant), record.words())
+            Self::Address(AddressedRegion { info, addr, rights }) => {
+                let rights = u8::from(rights.read) | u8::from(rights.write) << 1;
+                (ADDRESS, rights, Some(info.grant), info.words(*addr))
             }
             Self::Request(key) => (REQUEST, 0, None, [*key, 0, 0, 0]),
         };
@@ -119,28 +137,27 @@ impl Record {
             return Err(UNKNOWN_RECORD);
         };
         let slot = u32::from_le_bytes([s0, s1, s2, s3]);
-        let &[generation, key, base, len, offset] = rest.as_chunks().0 else {
+        let &[generation, key, base, len, start] = rest.as_chunks().0 else {
             return Err(UNKNOWN_RECORD);
         };
-        let [generation, key, base, len, offset] =
-            [generation, key, base, len, offset].map(u64::from_le_bytes);
+        let [generation, key, base, len, start] =
+            [generation, key, base, len, start].map(u64::from_le_bytes);
         match (kind, rights, slot) {
             (OFFER | REVOKE, 0, _) | (ADDRESS, 1..4, _) => {}
             (REQUEST, 0, 0) if generation == 0 => return Ok(Self::Request(key)),
             _ => return Err(UNKNOWN_RECORD),
         }
         let grant = Grant::new(slot, generation).ok_or("a region in a slot that cannot be")?;
-        let record = RegionInfo {
+        let info = RegionInfo {
             grant,
             key,
             base,
             len,
-            offset,
         };
         if kind == REVOKE {
             return Ok(Self::Revoke(grant));
         }
-        if record.len == 0 || record.base.checked_add(record.len - 1).is_none() {
+        if info.len == 0 || info.base.checked_add(info.len - 1).is_none() {
             return Err("a region of a length that cannot be");
         }
         if kind == ADDRESS {
@@ -148,12 +165,20 @@ impl Record {
                 read: rights & 1 != 0,
                 write: rights & 2 != 0,
             };
-            return match record.offset.checked_add(record.len) {
-                Some(_) => Ok(Self::Address(record, rights)),
+            let region = AddressedRegion {
+                info,
+                addr: start,
+                rights,
+            };
+            return match region.addr.checked_add(info.len) {
+                Some(_) => Ok(Self::Address(region)),
                 None => Err("a region at an address that cannot be"),
             };
         }
-        Ok(Self::Offer(record))
+        Ok(Self::Offer(OfferedRegion {
+            info,
+            offset: start,
+        }))
     }
 }
 
@@ -231,12 +256,28 @@ pub(crate) mod tests {
             key: 0x1122_3344_5566_7788,
             base: 0x1000,
             len: 4096,
+        }
+    }
+
+    /// The same, as its peer may map it.
+    pub(crate) fn offered() -> OfferedRegion {
+        OfferedRegion {
+            info: info(),
             offset: 0,
         }
     }
 
+    /// The same, as its peer may access it by its address.
+    pub(crate) fn addressed(rights: Rights) -> AddressedRegion {
+        AddressedRegion {
+            info: info(),
+            addr: 0x7000,
+            rights,
+        }
+    }
+
     fn offer() -> Record {
-        Record::Offer(info())
+        Record::Offer(offered())
     }
 
     /// Memory that a peer may map.
@@ -289,11 +330,12 @@ pub(crate) mod tests {
         }
         let lengths = [(0, 0), (u64::MAX, 2), (2, u64::MAX)];
         for (base, len) in lengths {
-            let bad = Record::Offer(RegionInfo {
+            let info = RegionInfo {
                 base,
                 len,
                 ..info()
-            });
+            };
+            let bad = Record::Offer(OfferedRegion { info, ..offered() });
             assert!(take(&bad.emit(), vec![memory(64)]).is_err());
         }
     }
@@ -316,12 +358,12 @@ pub(crate) mod tests {
                 ..both
             },
         ] {
-            let sent = Record::Address(info(), rights);
+            let sent = Record::Address(addressed(rights));
             assert_eq!(parse(&sent.emit()), Ok(sent));
         }
         let asked = Record::Request(u64::MAX);
         assert_eq!(parse(&asked.emit()), Ok(asked));
-        let good = Record::Address(info(), both).emit();
+        let good = Record::Address(addressed(both)).emit();
         for (at, value) in [(1, 0), (1, 4), (2, 1), (4, 64), (8, 6)] {
             let mut bad = good;
             bad[at] = value;
@@ -332,11 +374,11 @@ pub(crate) mod tests {
             bad[at] = value;
             assert!(parse(&bad).is_err(), "byte {at}");
         }
-        let beyond = RegionInfo {
-            offset: u64::MAX - 5,
-            ..info()
+        let beyond = AddressedRegion {
+            addr: u64::MAX - 5,
+            ..addressed(both)
         };
-        assert!(parse(&Record::Address(beyond, both).emit()).is_err());
+        assert!(parse(&Record::Address(beyond).emit()).is_err());
         let mut record_reader = RecordReader::default();
         let lent = record_reader.push(&good, Some(vec![memory(64)]), |_, _| ());
         assert!(lent.is_err(), "no descriptor comes with it");

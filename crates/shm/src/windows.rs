@@ -7,7 +7,7 @@ use ripstop_mem::ring::{Grant, Window};
 use ripstop_os::Shareable;
 use ripstop_types::RmaIov;
 
-use crate::records::RegionInfo;
+use crate::records::{OfferedRegion, RegionInfo};
 
 /// The longest region that is mapped: a peer must not use up this process's address space.
 const MAX_WINDOW_BYTES: u64 = 1 << 38;
@@ -29,12 +29,13 @@ impl Windows {
 
     /// Maps a region that the peer has offered, in place of one with the same slot or key. The error says
     /// why it cannot be mapped; it is then accessed by the ring.
-    pub(crate) fn map(&mut self, info: RegionInfo, fd: OwnedFd) -> Result<(), &'static str> {
+    pub(crate) fn map(&mut self, region: OfferedRegion, fd: OwnedFd) -> Result<(), &'static str> {
+        let OfferedRegion { info, offset } = region;
         self.0.retain(|mapped| mapped.info.is_beside(&info));
         let len = Some(info.len).filter(|len| *len <= MAX_WINDOW_BYTES);
         let len = len.and_then(|len| usize::try_from(len).ok());
         let len = len.ok_or("it is too long")?;
-        let part = Shareable::new(Arc::new(fd), info.offset, len)
+        let part = Shareable::new(Arc::new(fd), offset, len)
             .map_err(|_| "its memory is none, too short, or not sealed against shrinking")?;
         let window = part.map().map_err(|_| "its memory cannot be mapped")?;
         self.0.push(MappedRegion { info, window });
@@ -59,12 +60,12 @@ mod tests {
     use ripstop_os::MemFd;
 
     use super::*;
-    use crate::records::tests::{info, memory};
+    use crate::records::tests::{info, memory, offered};
 
     #[test]
     fn regions_are_found_by_key_and_bounds() {
         let mut windows = Windows::default();
-        windows.map(info(), memory(4096)).unwrap();
+        windows.map(offered(), memory(4096)).unwrap();
         let place = |addr, len, key| RmaIov { addr, len, key };
         let key = info().key;
         let at = |place| windows.find(&place).map(|(_, _, at)| at);
@@ -85,15 +86,16 @@ mod tests {
     #[test]
     fn slot_and_key_have_one_region_each() {
         let mut windows = Windows::default();
-        windows.map(info(), memory(4096)).unwrap();
+        windows.map(offered(), memory(4096)).unwrap();
         let next = RegionInfo {
             grant: Grant::new(6, 1).unwrap(),
             ..info()
         };
-        windows.map(next, memory(4096)).unwrap();
+        let at = |info, offset| OfferedRegion { info, offset };
+        windows.map(at(next, 0), memory(4096)).unwrap();
         assert_eq!(windows.0.len(), 1, "the same key");
         let other = RegionInfo { key: 4, ..next };
-        windows.map(other, memory(4096)).unwrap();
+        windows.map(at(other, 0), memory(4096)).unwrap();
         assert_eq!(windows.0.len(), 1, "the same slot");
         // One that is refused takes the place as well: what was there does not stand any more.
         for (fd, len, offset) in [
@@ -103,12 +105,8 @@ mod tests {
             (MemFd::create("test", 4096).unwrap().into(), 4097, 0),
             (std::fs::File::open("/proc/self/exe").unwrap().into(), 1, 0),
         ] {
-            let bad = RegionInfo {
-                len,
-                offset,
-                ..other
-            };
-            assert!(windows.map(bad, fd).is_err());
+            let bad = RegionInfo { len, ..other };
+            assert!(windows.map(at(bad, offset), fd).is_err());
             assert!(windows.is_empty());
         }
     }

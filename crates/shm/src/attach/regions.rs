@@ -6,7 +6,7 @@
 use ripstop_mem::ring::Grant;
 use ripstop_types::RmaIov;
 
-use crate::records::{RegionInfo, Rights};
+use crate::records::AddressedRegion;
 
 /// Entries of the cache of requested keys.
 const REQUEST_CACHE_KEYS: usize = 64;
@@ -19,7 +19,7 @@ const MAX_OPS_BETWEEN_REQUESTS: u32 = 1024;
 /// The regions of one peer: at most one for each grant slot, and one for each key.
 #[derive(Debug)]
 pub(crate) struct RemoteRegions {
-    known: Vec<(RegionInfo, Rights)>,
+    known: Vec<AddressedRegion>,
     /// Keys that were requested, by a hash of the key.
     requests: [RequestBackoff; REQUEST_CACHE_KEYS],
 }
@@ -53,15 +53,16 @@ impl Default for RemoteRegions {
 
 impl RemoteRegions {
     /// Adds a region that the peer lets this side access by its address. It replaces one with the same slot or key.
-    pub(crate) fn add(&mut self, info: RegionInfo, rights: Rights) {
-        self.known.retain(|(other, _)| other.is_beside(&info));
-        self.known.push((info, rights));
+    pub(crate) fn add(&mut self, region: AddressedRegion) {
+        self.known
+            .retain(|other| other.info.is_beside(&region.info));
+        self.known.push(region);
     }
 
     /// Drops the regions whose grants are no longer valid. Their keys may be requested anew.
     pub(crate) fn retain(&mut self, is_valid: impl Fn(Grant) -> bool) {
         let Self { known, requests } = self;
-        known.retain(|(info, _)| {
+        known.retain(|AddressedRegion { info, .. }| {
             let valid = is_valid(info.grant);
             if !valid {
                 requests[cache_index(info.key)] = RequestBackoff::default();
@@ -72,7 +73,7 @@ impl RemoteRegions {
 
     /// Drops one region, until it is requested again.
     pub(crate) fn forget(&mut self, grant: Grant) {
-        self.known.retain(|(info, _)| info.grant != grant);
+        self.known.retain(|known| known.info.grant != grant);
     }
 
     /// Drops all regions.
@@ -84,7 +85,8 @@ impl RemoteRegions {
     /// region whose rights permit the access.
     pub(crate) fn find(&self, place: &RmaIov, write: bool) -> Option<RemotePlace> {
         let mut known = self.known.iter();
-        let (info, rights) = known.find(|(info, _)| info.key == place.key)?;
+        let AddressedRegion { info, addr, rights } =
+            known.find(|known| known.info.key == place.key)?;
         let may = match write {
             true => rights.write,
             false => rights.read,
@@ -92,7 +94,7 @@ impl RemoteRegions {
         let at = info.find(place).filter(|_| may)?;
         Some(RemotePlace {
             grant: info.grant,
-            addr: usize::try_from(info.offset.checked_add(at)?).ok()?,
+            addr: usize::try_from(addr.checked_add(at)?).ok()?,
             len: usize::try_from(place.len).ok()?,
         })
     }
@@ -100,7 +102,7 @@ impl RemoteRegions {
     /// Whether the peer is to be asked for the region with a key that [`find`](Self::find) has not found, now that
     /// there is one more operation on it. If so, the caller asks.
     pub(super) fn request_is_due(&mut self, key: u64) -> bool {
-        if self.known.iter().any(|(info, _)| info.key == key) {
+        if self.known.iter().any(|known| known.info.key == key) {
             // The region is known, but does not cover or permit the access.
             return false;
         }
@@ -131,7 +133,8 @@ const fn cache_index(key: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::tests::info;
+    use crate::records::Rights;
+    use crate::records::tests::{addressed, info};
 
     /// Operations on the key of [`info`] until it is requested.
     fn ops_until_request(regions: &mut RemoteRegions) -> u32 {
@@ -158,7 +161,7 @@ mod tests {
             read: true,
             write: false,
         };
-        regions.add(info(), rights);
+        regions.add(addressed(rights));
         assert!((0..2000).all(|_| !regions.request_is_due(info().key)));
         regions.retain(|_| false);
         assert_eq!(ops_until_request(&mut regions), 0);
@@ -167,15 +170,12 @@ mod tests {
     #[test]
     fn places_are_found_within_bounds_and_rights() {
         let mut regions = RemoteRegions::default();
-        let info = RegionInfo {
-            offset: 0x7000,
-            ..info()
-        };
+        let info = info();
         let rights = Rights {
             read: true,
             write: false,
         };
-        regions.add(info, rights);
+        regions.add(addressed(rights));
         let place = |addr, len| RmaIov {
             addr,
             len,

@@ -15,7 +15,7 @@ use super::peer::{HostilePeer, SCRATCH_BYTES};
 use super::rig::{Rig, Victim};
 use crate::common::other::tell_parent;
 use crate::common::{PATIENCE, bytes, mr_attr};
-use crate::records::{Record, RegionInfo, Rights};
+use crate::records::{AddressedRegion, Record, RegionInfo, Rights};
 
 /// Regions of the victim that peers may only read, and only write; and the region of the hostile peer.
 const READ_ONLY: u64 = 21;
@@ -131,14 +131,15 @@ fn ping(rig: &Rig) {
 }
 
 /// The region of the victim that has this key, as a peer that asks for it learns of it.
-fn ask(peer: &HostilePeer, key: u64) -> RegionInfo {
+fn ask(peer: &HostilePeer, key: u64) -> AddressedRegion {
     peer.send_record(Record::Request(key));
     let stop = Instant::now() + PATIENCE;
     loop {
         peer.seem_idle();
-        if let Some(Record::Address(info, _)) = peer.next_record() {
+        if let Some(Record::Address(region)) = peer.next_record() {
+            let info = region.info;
             assert_eq!((info.key, info.len), (key, LEN as u64));
-            return info;
+            return region;
         }
         assert!(Instant::now() < stop, "no answer");
     }
@@ -176,13 +177,16 @@ fn an_owner_checks_what_it_is_to_help_with() {
     let mut rig = Rig::start("owner", VICTIM_MAIN, 1);
     let peer = HostilePeer::connect(&rig.group, &mut rig.random);
     let [read, written] = [READ_ONLY, WRITE_ONLY].map(|key| ask(&peer, key));
-    let grant = |info: RegionInfo| (info.grant.generation(), u64::from(info.grant.slot()));
+    let grant = |AddressedRegion { info, .. }| {
+        let RegionInfo { grant, .. } = info;
+        (grant.generation(), u64::from(grant.slot()))
+    };
     let own = peer.scratch_address() + (SCRATCH_BYTES - LEN) as u64 / 2;
-    let (len, target) = (LEN as u64, written.offset);
+    let (len, target) = (LEN as u64, written.addr);
     let right = what(own, len, target, grant(written), true);
     let ok = grant(written);
     let lies = [
-        what(own, len, read.offset, grant(read), true),
+        what(own, len, read.addr, grant(read), true),
         what(own, len, target, ok, false),
         what(own, len, target + 4096, ok, true),
         what(own, len, target - 4096, ok, true),
@@ -196,7 +200,7 @@ fn an_owner_checks_what_it_is_to_help_with() {
         what(own, len, target, (ok.0, 63), true),
         what(own, len, target, (ok.0, 1 << 40), true),
         what(own, len, target, (ok.0, u64::MAX >> 1), true),
-        what(own, len, read.offset, ok, true),
+        what(own, len, read.addr, ok, true),
         what(8, len, target, ok, true),
         what(u64::MAX, len, target, ok, true),
     ];
@@ -257,13 +261,13 @@ fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
                     key,
                     base: 0,
                     len: LEN as u64,
-                    offset: peer.scratch_address(),
                 };
                 let rights = Rights {
                     read: true,
                     write: true,
                 };
-                peer.send_record(Record::Address(info, rights));
+                let addr = peer.scratch_address();
+                peer.send_record(Record::Address(AddressedRegion { info, addr, rights }));
                 // The victim may be at it before the socket is read again.
                 let soon = Instant::now() + Duration::from_millis(5);
                 while !claimed && Instant::now() < soon {

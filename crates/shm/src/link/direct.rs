@@ -17,7 +17,7 @@ use super::{Connection, ShmLink, joint};
 use crate::attach::{Attach, PeerProcess};
 use crate::copy_choice::{GetLimit, Way};
 use crate::params::NAME;
-use crate::records::{Record, RegionInfo, Rights};
+use crate::records::{AddressedRegion, OfferedRegion, Record, RegionInfo, Rights};
 use crate::windows::Windows;
 
 /// See the [module](self).
@@ -30,27 +30,33 @@ impl DirectAccess<ShmLink> for RingDirect {
     type Windows = Windows;
 
     fn offer(link: &ShmLink, offer: &Offer) {
-        let info = |len, offset| RegionInfo {
+        let info = |len| RegionInfo {
             grant: offer.grant,
             key: offer.key,
             base: offer.base,
             len,
-            offset,
         };
         match &offer.memory {
             Lent::Part(part) => {
-                let info = info(part.len() as u64, part.offset());
-                link.send_record(Record::Offer(info), &[part.as_fd()]);
+                let region = OfferedRegion {
+                    info: info(part.len() as u64),
+                    offset: part.offset(),
+                };
+                link.send_record(Record::Offer(region), &[part.as_fd()]);
             }
             &Lent::At {
                 addr,
                 len,
                 read,
                 write,
-            } => link.send_record(
-                Record::Address(info(len, addr), Rights { read, write }),
-                &[],
-            ),
+            } => {
+                let region = AddressedRegion {
+                    info: info(len),
+                    addr,
+                    rights: Rights { read, write },
+                };
+                link.send_record(Record::Address(region), &[]);
+            }
         }
     }
 
