@@ -195,7 +195,7 @@ impl Member {
                 let mut bytes = [0; MAX_HEADER];
                 let staged = match self.engine.post_coll(self.conn, &send, &mut bytes) {
                     Ok(CollPlan::Append(staged)) => staged,
-                    Ok(CollPlan::Defer) => panic!("it waits for its turn"),
+                    Ok(CollPlan::Postpone) => panic!("it waits for its turn"),
                     Err(error) => {
                         assert_eq!(error, Errno::ENOMEM);
                         self.engine.coll_unreachable(ep, to, &send, error);

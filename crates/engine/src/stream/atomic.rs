@@ -71,8 +71,8 @@ impl<B: Buffer> Engine<B> {
             return Err(Errno::EOPNOTSUPP);
         }
         if !conn.ready_to_send {
-            let slot = self.defer(conn_id, Posted::Atomic(*atomic))?;
-            return Ok(RmaPlan::Defer { slot });
+            let slot = self.postpone(conn_id, Posted::Atomic(*atomic))?;
+            return Ok(RmaPlan::Postpone { slot });
         }
         Self::append_atomic(conn, ep, limits, atomic, header).map(RmaPlan::Append)
     }

@@ -26,8 +26,8 @@ use crate::{Buffer, Iov};
 pub enum CollPlan {
     /// Append it to the transmit buffer.
     Append(Appended),
-    /// Nothing: it goes out by [`Engine::start_deferred`].
-    Defer,
+    /// Nothing: it goes out by [`Engine::start_postponed`].
+    Postpone,
 }
 
 /// What the driver is to do for collective operations.
@@ -199,8 +199,8 @@ impl<B: Buffer> Engine<B> {
                 buffered => return buffered.map(CollPlan::Append),
             }
         }
-        self.defer(conn_id, Posted::Coll(*send))?;
-        Ok(CollPlan::Defer)
+        self.postpone(conn_id, Posted::Coll(*send))?;
+        Ok(CollPlan::Postpone)
     }
 
     /// As [`Engine::post_coll`], when its turn has come.
@@ -501,9 +501,9 @@ impl<B: Buffer> Conn<B> {
     /// Whether members would miss it.
     pub(super) fn serves_groups(&self) -> bool {
         let coll = |index| {
-            let deferred = self.deferred.get(index);
-            deferred.is_some_and(|deferred| matches!(deferred.posted, Posted::Coll(_)))
+            let postponed = self.postponed.get(index);
+            postponed.is_some_and(|postponed| matches!(postponed.posted, Posted::Coll(_)))
         };
-        self.up || (0..self.deferred.len()).any(coll)
+        self.up || (0..self.postponed.len()).any(coll)
     }
 }

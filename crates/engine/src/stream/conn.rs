@@ -14,7 +14,7 @@ use crate::stream::arriving::{ArrivingWrite, Incoming, RxState, Target};
 use crate::stream::awaited::{CtsEntry, IndexedTx, ReadEntry};
 use crate::stream::indices::IndexTable;
 use crate::stream::packet_state::Packets;
-use crate::stream::request::{Deferred, Posted, TxDone, TxInfo, Wait};
+use crate::stream::request::{Posted, Postponed, TxDone, TxInfo, Wait};
 
 /// Most bytes of a peer's name kept with a connection: its whole address.
 pub const PEER_NAME: usize = crate::cq::ERROR_DATA;
@@ -123,7 +123,7 @@ pub struct Conn<B> {
     pub(super) up: bool,
     /// Its messages are in packets.
     pub(super) packets: Option<Packets>,
-    /// What is posted next need not be deferred, see [`Self::settle_ready`].
+    /// What is posted next need not be postponed, see [`Self::settle_ready`].
     pub(super) ready_to_send: bool,
     /// Messages shorter than this, of any kind, may be written before anything of them is noted, if
     /// `ready_to_send`: those of that length do not wait for their receive.
@@ -183,7 +183,7 @@ pub struct Conn<B> {
     /// Bytes of those that are kept for that.
     pub(super) fetched: u64,
     /// Operations that are not queued yet, in order.
-    pub(super) deferred: Ring<Deferred<B>>,
+    pub(super) postponed: Ring<Postponed<B>>,
     /// Control messages, which are written before the next message.
     pub(super) control: Ring<[u8; BASE_LEN]>,
     /// Bytes of the first of them that were written.
@@ -248,7 +248,7 @@ impl<B: Buffer> Conn<B> {
             told_reads: 0,
             owed: 0,
             fetched: 0,
-            deferred: Ring::new(),
+            postponed: Ring::new(),
             control: Ring::new(),
             control_sent: 0,
             header: [0; MAX_UNIT_HEADER],
@@ -289,7 +289,7 @@ impl<B: Buffer> Conn<B> {
     /// Finds out whether what is posted next may be sent now.
     pub(super) const fn settle_ready(&mut self) {
         let ready =
-            self.up && self.deferred.is_empty() && !self.holds_after_reads() && !self.is_parting();
+            self.up && self.postponed.is_empty() && !self.holds_after_reads() && !self.is_parting();
         self.set_ready_to_send(ready);
     }
 
@@ -302,7 +302,7 @@ impl<B: Buffer> Conn<B> {
     /// Whether nothing but such reads stands before what is posted next.
     pub(super) const fn awaits_only_reads(&self) -> bool {
         self.up
-            && self.deferred.is_empty()
+            && self.postponed.is_empty()
             && !self.fence
             && !self.is_parting()
             && self.holds_after_reads()
@@ -315,7 +315,7 @@ impl<B: Buffer> Conn<B> {
 
     /// Whether the first operation that was put off has to wait for answers.
     pub(super) fn front_waits(&self) -> bool {
-        match self.deferred.front().map(|deferred| deferred.wait) {
+        match self.postponed.front().map(|postponed| postponed.wait) {
             None | Some(Wait::Turn) => false,
             Some(Wait::Reads) => !self.reads.is_empty(),
             Some(Wait::All) => self.is_fenced(),
@@ -353,13 +353,13 @@ impl<B: Buffer> Conn<B> {
         self.up
     }
 
-    /// Whether operations wait for [`Engine::start_deferred`].
+    /// Whether operations wait for [`Engine::start_postponed`].
     ///
-    /// [`Engine::start_deferred`]: super::Engine::start_deferred
+    /// [`Engine::start_postponed`]: super::Engine::start_postponed
     #[inline]
     #[must_use]
-    pub const fn has_deferred(&self) -> bool {
-        !self.deferred.is_empty()
+    pub const fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
     }
 
     /// Whether something waits to be written.
@@ -369,11 +369,11 @@ impl<B: Buffer> Conn<B> {
         !self.segments.is_empty() || !self.control.is_empty()
     }
 
-    /// Whether nothing waits to be written, and no operation is deferred.
+    /// Whether nothing waits to be written, and no operation is postponed.
     #[inline]
     #[must_use]
     pub const fn is_flushed(&self) -> bool {
-        !self.has_output() && self.deferred.is_empty()
+        !self.has_output() && self.postponed.is_empty()
     }
 
     /// Bytes of messages not yet written.
@@ -505,7 +505,7 @@ impl<B: Buffer> Conn<B> {
     #[must_use]
     pub const fn reads_memory(&self) -> bool {
         self.has_output()
-            || !self.deferred.is_empty()
+            || !self.postponed.is_empty()
             || !self.indexed.is_empty()
             || !self.reads.is_empty()
     }
@@ -564,7 +564,7 @@ impl<B: Buffer> Conn<B> {
         self.has_output()
             || !self.dones.is_empty()
             || !self.acks.is_empty()
-            || !self.deferred.is_empty()
+            || !self.postponed.is_empty()
             || !self.indexed.is_empty()
             || !self.reads.is_empty()
             || !self.cts.is_empty()

@@ -123,7 +123,7 @@ impl<B: Buffer> Engine<B> {
             if conn.after_reads {
                 conn.settle_ready();
             }
-            self.wake_deferred(conn_id);
+            self.wake_postponed(conn_id);
         }
         taken
     }

@@ -521,7 +521,7 @@ impl<B: Buffer> Engine<B> {
         Some(slot)
     }
 
-    /// Says that the driver is done with a slot, if there is one, see [`Engine::start_deferred`].
+    /// Says that the driver is done with a slot, if there is one, see [`Engine::start_postponed`].
     pub fn free_slot(&mut self, slot: Option<SlotId>) {
         if let Some(slot) = slot {
             self.release_slot(slot);

@@ -380,7 +380,7 @@ impl<B: Buffer> Engine<B> {
             ep.end_waiting(1);
         }
         self.finish(conn_id, &info);
-        self.wake_deferred(conn_id);
+        self.wake_postponed(conn_id);
         Ok(())
     }
 }

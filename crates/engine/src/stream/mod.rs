@@ -73,14 +73,14 @@ pub use packet_state::ReadBy;
 pub use records::{Output, Refusal, Work};
 pub use recv::{CopyOut, RecvFlags};
 pub use request::{
-    Atomic, CollSend, Deferred, Level, MAX_ATOMIC, Posted, Rma, RmaKind, SEND_HEADER, Send,
+    Atomic, CollSend, Level, MAX_ATOMIC, Posted, Postponed, Rma, RmaKind, SEND_HEADER, Send,
     SendPlan,
 };
 pub use rma::{Appended, RmaPlan};
 pub use rx::Whole;
 pub use rx_want::RxWant;
 pub use terms::{PacketTerms, Terms};
-pub use tx::StartedDeferred;
+pub use tx::StartedPostponed;
 pub use watch::{Announced, LongMessages, Pending, Queued, Waiting};
 pub use work::Unposted;
 pub use write::ShortWrites;

@@ -130,7 +130,7 @@ impl<B: Buffer> Engine<B> {
         }
         conn.indexed.take(index);
         self.fail_tx(conn_id, &entry.info, error_of(result.status));
-        self.wake_deferred(conn_id);
+        self.wake_postponed(conn_id);
         if ack {
             self.acknowledge(conn_id);
         }
@@ -142,7 +142,7 @@ impl<B: Buffer> Engine<B> {
         let conn = self.conns.get_mut(conn_id);
         if let Some(entry) = conn.and_then(|conn| conn.indexed.take(index)) {
             self.finish(conn_id, &entry.info());
-            self.wake_deferred(conn_id);
+            self.wake_postponed(conn_id);
         }
     }
 }

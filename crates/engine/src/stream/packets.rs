@@ -244,7 +244,7 @@ impl<B: Buffer> Engine<B> {
         if is_out {
             self.finish(conn_id, &info);
         }
-        self.wake_deferred(conn_id);
+        self.wake_postponed(conn_id);
         Ok(())
     }
 }

@@ -142,7 +142,7 @@ impl<B: Buffer> Engine<B> {
             }
             (Parting::Stay, PartState::Asked) => {
                 conn.set_parting(PartState::Staying);
-                self.wake_deferred(conn_id);
+                self.wake_postponed(conn_id);
             }
             _ => return Err(Errno::EPROTO),
         }

@@ -48,7 +48,7 @@ pub enum Output {
     /// [`Engine::tell_joint`](super::Engine::tell_joint).
     Joint(ConnId),
     /// A connection ends by agreement: nothing is under way on it, and what waits for it goes by another one
-    /// ([`Engine::move_deferred`](super::Engine::move_deferred)) once it is closed.
+    /// ([`Engine::move_postponed`](super::Engine::move_postponed)) once it is closed.
     Parted {
         /// The connection.
         conn: ConnId,

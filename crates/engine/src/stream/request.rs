@@ -352,9 +352,9 @@ impl<B: Buffer> Posted<B> {
 }
 
 /// An operation that was accepted and is not queued yet: its connection is not up, what was posted before it
-/// is to be done first (`FI_FENCE`, orders after reads), or another one before it is deferred.
+/// is to be done first (`FI_FENCE`, orders after reads), or another one before it is postponed.
 #[derive(Clone, Copy, Debug)]
-pub struct Deferred<B> {
+pub struct Postponed<B> {
     /// The operation.
     pub posted: Posted<B>,
     /// Where its payload was copied, if it was.
@@ -443,10 +443,10 @@ pub enum SendPlan {
         /// Whether the payload follows in the transmit buffer.
         inline: bool,
     },
-    /// The connection is not up yet, or an earlier operation is deferred (see [`Deferred`]). If this names a
+    /// The connection is not up yet, or an earlier operation is postponed (see [`Postponed`]). If this names a
     /// slot, copy the payload there; the message is sent when its turn comes, by
-    /// [`Engine::start_deferred`](super::Engine::start_deferred). Without memory for it, call [`Engine::take_back`](super::Engine::take_back).
-    Defer {
+    /// [`Engine::start_postponed`](super::Engine::start_postponed). Without memory for it, call [`Engine::take_back`](super::Engine::take_back).
+    Postpone {
         /// The slot, if the payload is copied.
         slot: Option<SlotId>,
     },

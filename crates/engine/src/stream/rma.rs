@@ -34,8 +34,8 @@ pub(super) const MAX_REFUSALS: usize = 16;
 pub enum RmaPlan {
     /// Append it to the transmit buffer.
     Append(Appended),
-    /// As [`SendPlan::Defer`](super::SendPlan::Defer).
-    Defer {
+    /// As [`SendPlan::Postpone`](super::SendPlan::Postpone).
+    Postpone {
         /// The slot for the payload, if it is copied.
         slot: Option<SlotId>,
     },
@@ -146,8 +146,8 @@ impl<B: Buffer> Engine<B> {
             RmaKind::Write | RmaKind::Atomic => conn.ready_to_send,
         };
         if !goes_now {
-            let slot = self.defer(conn_id, Posted::Rma(*rma))?;
-            return Ok(RmaPlan::Defer { slot });
+            let slot = self.postpone(conn_id, Posted::Rma(*rma))?;
+            return Ok(RmaPlan::Postpone { slot });
         }
         Self::append_rma(conn, ep, limits, rma, header).map(RmaPlan::Append)
     }
@@ -256,7 +256,7 @@ impl<B: Buffer> Engine<B> {
         if conn.after_reads {
             conn.settle_ready();
         }
-        self.wake_deferred(conn_id);
+        self.wake_postponed(conn_id);
         read
     }
 

@@ -15,14 +15,14 @@ use crate::stream::engine::{Engine, Ep, EpConfig, Limits, error_entry};
 use crate::stream::message_header::{put_announcement, put_header};
 use crate::stream::packets::PACKET_HEADER;
 use crate::stream::request::{
-    Deferred, Posted, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
+    Posted, Postponed, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
 };
 
-/// A deferred operation whose turn has come, see [`Engine::start_deferred`].
+/// A postponed operation whose turn has come, see [`Engine::start_postponed`].
 #[derive(Clone, Copy, Debug)]
-pub struct StartedDeferred<B> {
+pub struct StartedPostponed<B> {
     /// The operation, with the slot of its payload.
-    pub deferred: Deferred<B>,
+    pub postponed: Postponed<B>,
     /// The length of its header, in bytes.
     pub header_len: usize,
     /// Whether the payload goes to the transmit buffer behind the header.
@@ -116,8 +116,8 @@ impl<B: Buffer> Engine<B> {
     pub fn send(&mut self, conn_id: ConnId, send: &Send<B>) -> Result<SendPlan> {
         let (conn, ep, limits) = self.with_room(conn_id)?;
         if !conn.ready_to_send {
-            let slot = self.defer(conn_id, Posted::Send(*send))?;
-            return Ok(SendPlan::Defer { slot });
+            let slot = self.postpone(conn_id, Posted::Send(*send))?;
+            return Ok(SendPlan::Postpone { slot });
         }
         match Self::append(conn, ep, limits, send)? {
             Appended::Eager(plan) => Ok(plan),
@@ -233,7 +233,11 @@ impl<B: Buffer> Engine<B> {
 
     /// Puts an operation off; returns the slot for its payload, if that is copied.
     #[cold]
-    pub(super) fn defer(&mut self, conn_id: ConnId, posted: Posted<B>) -> Result<Option<SlotId>> {
+    pub(super) fn postpone(
+        &mut self,
+        conn_id: ConnId,
+        posted: Posted<B>,
+    ) -> Result<Option<SlotId>> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         let fenced = core::mem::take(&mut conn.fence);
         let wait = match conn.after_reads && posted.follows_reads() {
@@ -247,9 +251,9 @@ impl<B: Buffer> Engine<B> {
             false => None,
         };
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let deferred = Deferred { posted, slot, wait };
+        let postponed = Postponed { posted, slot, wait };
         conn.set_ready_to_send(false);
-        if let Err(error) = conn.deferred.push(deferred) {
+        if let Err(error) = conn.postponed.push(postponed) {
             if let Some(slot) = slot {
                 self.slots.remove(slot);
             }
@@ -273,34 +277,34 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// On a connection that is up, queues the oldest deferred operation. The driver puts the header,
+    /// On a connection that is up, queues the oldest postponed operation. The driver puts the header,
     /// which is written to `header`, into the transmit buffer, and the payload if so told, from the
     /// slot if there is one, and then calls [`Engine::free_slot`]. `None` when none is left, or the
-    /// oldest waits for answers that are under way. New operations are deferred too until none is
+    /// oldest waits for answers that are under way. New operations are postponed too until none is
     /// left, so that none overtakes another.
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] when the transmit buffer is full: write what there is, and come again when
     /// the connection had output.
-    pub fn start_deferred(
+    pub fn start_postponed(
         &mut self,
         conn_id: ConnId,
         header: &mut [u8; MAX_UNIT_HEADER],
-    ) -> Result<Option<StartedDeferred<B>>> {
+    ) -> Result<Option<StartedPostponed<B>>> {
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.up || conn.is_parting() {
             return Ok(None);
         }
         self.fail_impossible(conn_id);
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
-        let Some(deferred) = conn.deferred.front().copied() else {
+        let Some(postponed) = conn.postponed.front().copied() else {
             return Ok(None);
         };
         if conn.front_waits() {
             return Ok(None);
         }
         let header_of_unit = header.first_chunk_mut().ok_or(Errno::ENOBUFS)?;
-        let (header_len, inline) = match &deferred.posted {
+        let (header_len, inline) = match &postponed.posted {
             Posted::Send(send) => match self.queue_send(conn_id, send)? {
                 SendPlan::Append {
                     header: bytes,
@@ -316,7 +320,7 @@ impl<B: Buffer> Engine<B> {
                 SendPlan::Packet { index, inline } => {
                     (self.packet(conn_id, send, index, header), inline)
                 }
-                SendPlan::Defer { .. } => return Ok(None),
+                SendPlan::Postpone { .. } => return Ok(None),
             },
             Posted::Rma(rma) => {
                 let buffered = self.queue_rma(conn_id, rma, header_of_unit)?;
@@ -334,13 +338,13 @@ impl<B: Buffer> Engine<B> {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return Err(Errno::ENOTCONN);
         };
-        conn.deferred.pop();
+        conn.postponed.pop();
         conn.settle_ready();
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
-        Ok(Some(StartedDeferred {
-            deferred,
+        Ok(Some(StartedPostponed {
+            postponed,
             header_len,
             inline,
         }))
@@ -350,52 +354,52 @@ impl<B: Buffer> Engine<B> {
     fn fail_impossible(&mut self, conn_id: ConnId) {
         while let Some(conn) = self.conns.get_mut(conn_id)
             && conn
-                .deferred
+                .postponed
                 .front()
                 .is_some_and(|next| !conn.has(&next.posted))
-            && let Some(deferred) = conn.deferred.pop()
+            && let Some(postponed) = conn.postponed.pop()
         {
             conn.settle_ready();
-            self.fail_deferred(conn_id, deferred, Errno::EOPNOTSUPP);
+            self.fail_postponed(conn_id, postponed, Errno::EOPNOTSUPP);
         }
     }
 
-    /// Takes back the message that [`Engine::send`] just deferred: the driver has no memory
+    /// Takes back the message that [`Engine::send`] just postponed: the driver has no memory
     /// for its slot. The call that posted it fails, and nothing is reported.
     pub fn take_back(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.get_mut(conn_id) else {
             return;
         };
-        let Some(deferred) = conn.deferred.pop_back() else {
+        let Some(postponed) = conn.postponed.pop_back() else {
             return;
         };
         conn.settle_ready();
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.outstanding = ep.outstanding.wrapping_sub(1);
         }
-        self.free_slot(deferred.slot);
+        self.free_slot(postponed.slot);
     }
 
     /// Something that was under way is done at the peer: what was put off until then has its turn.
-    pub(super) fn wake_deferred(&mut self, conn_id: ConnId) {
+    pub(super) fn wake_postponed(&mut self, conn_id: ConnId) {
         let conn = self.conns.get(conn_id);
-        if conn.is_some_and(|conn| conn.has_deferred() && !conn.front_waits()) {
+        if conn.is_some_and(|conn| conn.has_postponed() && !conn.front_waits()) {
             self.mark_output(conn_id);
         }
     }
 
     /// Moves what waits for `from` to come up behind what waits for `to`.
-    pub fn move_deferred(&mut self, from: ConnId, to: ConnId) {
-        while let Some(deferred) = self.conns.get_mut(from).and_then(|c| c.deferred.pop()) {
+    pub fn move_postponed(&mut self, from: ConnId, to: ConnId) {
+        while let Some(postponed) = self.conns.get_mut(from).and_then(|c| c.postponed.pop()) {
             let moved = match self.conns.get_mut(to) {
                 Some(conn) => {
                     conn.set_ready_to_send(false);
-                    conn.deferred.push(deferred)
+                    conn.postponed.push(postponed)
                 }
                 None => Err(Errno::ENOTCONN),
             };
             if let Err(error) = moved {
-                self.fail_deferred(from, deferred, error);
+                self.fail_postponed(from, postponed, error);
             }
         }
     }
@@ -584,9 +588,14 @@ impl<B: Buffer> Engine<B> {
             .fail(&mut self.cqs, &mut self.counters, what, error, conn);
     }
 
-    pub(super) fn fail_deferred(&mut self, conn_id: ConnId, deferred: Deferred<B>, error: Errno) {
-        self.free_slot(deferred.slot);
-        let info = deferred.posted.info();
+    pub(super) fn fail_postponed(
+        &mut self,
+        conn_id: ConnId,
+        postponed: Postponed<B>,
+        error: Errno,
+    ) {
+        self.free_slot(postponed.slot);
+        let info = postponed.posted.info();
         self.fail_tx(conn_id, &info, error);
     }
 
@@ -604,8 +613,8 @@ impl<B: Buffer> Engine<B> {
                 self.fail_tx(conn_id, &info, error);
             }
         }
-        while let Some(deferred) = self.conns.get_mut(conn_id).and_then(|c| c.deferred.pop()) {
-            self.fail_deferred(conn_id, deferred, error);
+        while let Some(postponed) = self.conns.get_mut(conn_id).and_then(|c| c.postponed.pop()) {
+            self.fail_postponed(conn_id, postponed, error);
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Queued {
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
     /// Operations that wait for the connection, or behind others that do.
-    pub deferred: Option<Queued>,
+    pub postponed: Option<Queued>,
     /// Bytes that were queued and not taken by the link.
     pub unsent: u64,
     /// The position of the first of them.
@@ -89,13 +89,13 @@ impl<B: Buffer> Conn<B> {
     #[must_use]
     pub fn pending(&self) -> Pending {
         let mark = |head: usize| (head as u64).rotate_left(48);
-        let deferred = self.deferred.front();
+        let postponed = self.postponed.front();
         let reads = self.reads.front();
         let acks = self.acks.front();
         Pending {
-            deferred: deferred.map(|first| {
+            postponed: postponed.map(|first| {
                 let info = first.posted.info();
-                queued(self.deferred.len(), mark(self.deferred.head()), &info)
+                queued(self.postponed.len(), mark(self.postponed.head()), &info)
             }),
             unsent: self.unsent(),
             sent: self.sent,

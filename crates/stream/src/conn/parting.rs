@@ -89,13 +89,13 @@ impl<T: Transport> State<T> {
         let Some((ep, src)) = conn.map(|conn| (conn.ep(), conn.src())) else {
             return;
         };
-        let deferred = conn.is_some_and(|conn| conn.has_deferred());
-        if !deferred && !self.engine.waits_for(ep, src) {
+        let postponed = conn.is_some_and(|conn| conn.has_postponed());
+        if !postponed && !self.engine.waits_for(ep, src) {
             return self.close_connection(id, Errno::ECONNABORTED);
         }
         match self.open_route(ep, src, false) {
             Ok(next) => {
-                self.engine.move_deferred(id, next);
+                self.engine.move_postponed(id, next);
                 self.close_connection(id, Errno::ECONNABORTED);
                 self.flush(next);
             }

@@ -319,7 +319,7 @@ impl<T: Transport> State<T> {
     fn take_over(&mut self, old: Option<ConnId>, decision: Decision, id: ConnId) {
         let Some(old) = old else { return };
         if decision == Decision::AcceptInstead || self.engine.may_be_closed(old) {
-            self.engine.move_deferred(old, id);
+            self.engine.move_postponed(old, id);
             self.drop_connection(old, Errno::ECONNABORTED);
         }
     }

@@ -108,7 +108,7 @@ impl<T: Transport> State<T> {
             }
             if !conn.has_output() {
                 let waits = connection.interest.write;
-                if conn.has_deferred() && self.start_deferred(id) {
+                if conn.has_postponed() && self.start_postponed(id) {
                     continue;
                 }
                 if waits {
@@ -177,7 +177,7 @@ impl<T: Transport> State<T> {
         failed.is_none()
     }
 
-    /// Nothing is to be written: room is not watched for. What is deferred waits for something else,
+    /// Nothing is to be written: room is not watched for. What is postponed waits for something else,
     /// such as the peer's acknowledgement, and would keep everybody awake who sleeps until then.
     #[cold]
     fn await_no_room(&mut self, id: ConnId) {

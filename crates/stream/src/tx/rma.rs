@@ -398,7 +398,7 @@ impl<T: Transport> State<T> {
         let mut header = [0; HEADER];
         let buffered = match self.accept(|engine| start(engine, id, &mut header))? {
             RmaPlan::Append(buffered) => buffered,
-            RmaPlan::Defer { slot } => return self.defer(id, payload, slot),
+            RmaPlan::Postpone { slot } => return self.postpone(id, payload, slot),
         };
         let copied = match buffered.inline {
             true => CopiedPayload::User(payload.map(|iov| iov.segments())),

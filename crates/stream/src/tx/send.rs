@@ -3,7 +3,7 @@
 use ripstop_core::provider::SendKind;
 use ripstop_engine::Iov;
 use ripstop_engine::id::{ConnId, EpId, SlotId};
-use ripstop_engine::stream::{Engine, SEND_HEADER, Send, SendPlan, StartedDeferred};
+use ripstop_engine::stream::{Engine, SEND_HEADER, Send, SendPlan, StartedPostponed};
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use ripstop_wire::ByteOrder;
@@ -164,7 +164,7 @@ impl<T: Transport> State<T> {
         Ok(())
     }
 
-    /// Does what the engine has planned for a message: defers it, or puts it into the transmit buffer and writes it.
+    /// Does what the engine has planned for a message: postpones it, or puts it into the transmit buffer and writes it.
     #[inline]
     fn carry_out(
         &mut self,
@@ -175,7 +175,9 @@ impl<T: Transport> State<T> {
     ) -> Result<()> {
         let inline = match plan {
             SendPlan::Append { inline, .. } | SendPlan::Packet { inline, .. } => *inline,
-            SendPlan::Defer { slot } => return self.defer(id, [&send.iov, &Iov::EMPTY], *slot),
+            SendPlan::Postpone { slot } => {
+                return self.postpone(id, [&send.iov, &Iov::EMPTY], *slot);
+            }
         };
         self.append(id, send, plan)?;
         // What is not copied goes out with others as well, as long as it is not much.
@@ -204,7 +206,7 @@ impl<T: Transport> State<T> {
             SendPlan::Packet { index, inline } => {
                 return self.append_packet(id, send, *index, *inline);
             }
-            SendPlan::Defer { .. } => return Ok(()),
+            SendPlan::Postpone { .. } => return Ok(()),
         };
         let Some(connection) = self.connections.get_mut(id) else {
             return Err(Errno::ENOTCONN);
@@ -281,7 +283,7 @@ impl<T: Transport> State<T> {
     /// Keeps a message until its connection is up, with copies of both parts of its payload where
     /// there is a slot for them. A connected endpoint sends none before.
     #[cold]
-    pub(crate) fn defer(
+    pub(crate) fn postpone(
         &mut self,
         id: ConnId,
         [first, second]: [&Iov<UserBuf>; 2],
@@ -315,20 +317,20 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Queues the oldest deferred operation of a connection; returns whether there was one and it could be queued.
+    /// Queues the oldest postponed operation of a connection; returns whether there was one and it could be queued.
     #[cold]
-    pub(crate) fn start_deferred(&mut self, id: ConnId) -> bool {
+    pub(crate) fn start_postponed(&mut self, id: ConnId) -> bool {
         let mut header = [0; MAX_UNIT_HEADER];
-        let Ok(Some(started)) = self.engine.start_deferred(id, &mut header) else {
+        let Ok(Some(started)) = self.engine.start_postponed(id, &mut header) else {
             return false;
         };
-        let StartedDeferred {
-            deferred,
+        let StartedPostponed {
+            postponed,
             header_len,
             inline,
         } = started;
-        let posted = &deferred.posted;
-        let injected = deferred.slot.map(|slot| CopiedPayload::Slot {
+        let posted = &postponed.posted;
+        let injected = postponed.slot.map(|slot| CopiedPayload::Slot {
             slot,
             at: 0,
             len: self.slots.get(slot).len() as u64,
@@ -348,7 +350,7 @@ impl<T: Transport> State<T> {
             self.lost(id, error);
             return false;
         }
-        self.engine.free_slot(deferred.slot);
+        self.engine.free_slot(postponed.slot);
         true
     }
 

@@ -192,7 +192,7 @@ impl<T: Transport> State<T> {
                 wait,
             });
         };
-        if let Some(queued) = pending.deferred.filter(|_| !is_up) {
+        if let Some(queued) = pending.postponed.filter(|_| !is_up) {
             let key = Key::Connecting(id);
             let age = self.watch.age(key, false, 0, now);
             add(key, of_queue(WaitKind::Connecting, ep, &queued, age));

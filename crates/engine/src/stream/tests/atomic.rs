@@ -289,10 +289,10 @@ fn a_c_peer_has_no_atomics() {
 }
 
 #[test]
-fn a_deferred_one_that_the_peer_lacks_fails_and_lets_others_pass() {
+fn a_postponed_one_that_the_peer_lacks_fails_and_lets_others_pass() {
     let mut f = Fixture::down();
     let sum = atomic(AtomicKind::Plain, AtomicOp::Sum, 1);
-    assert!(matches!(f.start_atomic(&sum), Ok(RmaPlan::Defer { .. })));
+    assert!(matches!(f.start_atomic(&sum), Ok(RmaPlan::Postpone { .. })));
     f.send(2, None, 5).unwrap();
     let terms = Terms {
         packets: None,
@@ -301,7 +301,7 @@ fn a_deferred_one_that_the_peer_lacks_fails_and_lets_others_pass() {
         extensions: Extensions::empty(),
     };
     f.engine.conn_up(f.conn, terms);
-    assert_eq!(f.start_deferred(), Ok(Some(2)));
+    assert_eq!(f.start_postponed(), Ok(Some(2)));
     assert_eq!(f.failed(), [(1, Errno::EOPNOTSUPP)]);
     f.flush();
     assert_eq!(f.done(), [2]);

@@ -104,7 +104,7 @@ fn a_read_that_the_device_does_not_take_was_never_posted() {
     assert!(matches!(f.send(4, None, 5), Ok(SendPlan::Packet { .. })));
     f.flush();
     assert!(f.read_now(5, true));
-    assert!(matches!(f.send(6, None, 5), Ok(SendPlan::Defer { .. })));
+    assert!(matches!(f.send(6, None, 5), Ok(SendPlan::Postpone { .. })));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_read_is_given_to_the_device_in_its_turn() {
     // Others before it hold up what follows reads, but no read.
     assert!(f.read_now(3, true));
     assert_eq!(f.tell_reads(), 0);
-    assert!(matches!(f.send(4, None, 5), Ok(SendPlan::Defer { .. })));
+    assert!(matches!(f.send(4, None, 5), Ok(SendPlan::Postpone { .. })));
     assert!(!f.read_now(5, true));
     assert_eq!(f.done(), [1]);
     // What was put off goes on when both are done.
@@ -131,17 +131,17 @@ fn a_read_is_given_to_the_device_in_its_turn() {
     assert!(f.engine.is_quiet());
     assert_eq!(f.reads_done(1), 1);
     assert!(!f.engine.is_quiet());
-    assert_eq!(f.start_deferred(), Ok(Some(4)));
+    assert_eq!(f.start_postponed(), Ok(Some(4)));
     f.flush();
     assert_eq!(f.done(), [2, 3, 4]);
     // A fence does as well.
     assert!(f.read_now(6, true));
     f.engine.fence(f.conn);
     assert!(!f.read_now(7, true));
-    assert!(matches!(f.read(7), Ok(RmaPlan::Defer { .. })));
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert!(matches!(f.read(7), Ok(RmaPlan::Postpone { .. })));
+    assert_eq!(f.start_postponed(), Ok(None));
     assert_eq!(f.reads_done(1), 1);
-    assert_eq!(f.start_deferred(), Ok(Some(7)));
+    assert_eq!(f.start_postponed(), Ok(Some(7)));
 }
 
 #[test]

@@ -90,13 +90,13 @@ fn a_fence_waits_until_the_peer_has_got_a_message() {
     let index = sent(f.send(1, Some(5), 30_000).unwrap()).index(true);
     f.flush();
     f.engine.fence(f.conn);
-    assert!(matches!(f.send(2, None, 5), Ok(SendPlan::Defer { .. })));
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert!(matches!(f.send(2, None, 5), Ok(SendPlan::Postpone { .. })));
+    assert_eq!(f.start_postponed(), Ok(None));
     assert_eq!(f.engine.pop_output(), None);
     f.header(&Header::ats(index)).unwrap();
     // Nothing else tells the driver that the turn of the other one has come.
     assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
-    assert_eq!(f.start_deferred(), Ok(Some(2)));
+    assert_eq!(f.start_postponed(), Ok(Some(2)));
     f.flush();
     assert_eq!(f.done(), [1, 2]);
 }

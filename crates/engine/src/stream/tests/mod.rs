@@ -160,10 +160,10 @@ impl Fixture {
     }
 
     /// The context of the next operation whose turn has come.
-    fn start_deferred(&mut self) -> Result<Option<usize>> {
+    fn start_postponed(&mut self) -> Result<Option<usize>> {
         let mut header = [0; MAX_UNIT_HEADER];
-        let started = self.engine.start_deferred(self.conn, &mut header)?;
-        Ok(started.map(|started| started.deferred.posted.context()))
+        let started = self.engine.start_postponed(self.conn, &mut header)?;
+        Ok(started.map(|started| started.postponed.posted.context()))
     }
 
     /// Posts a receive for a tag, or for plain messages; returns what to copy.

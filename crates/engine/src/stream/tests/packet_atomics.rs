@@ -222,8 +222,8 @@ fn a_fence_waits_for_the_result_of_an_atomic() {
         .unwrap();
     f.flush();
     f.engine.fence(f.conn);
-    assert!(matches!(f.send(2, None, 5), Ok(SendPlan::Defer { .. })));
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert!(matches!(f.send(2, None, 5), Ok(SendPlan::Postpone { .. })));
+    assert_eq!(f.start_postponed(), Ok(None));
     assert_eq!(f.engine.pop_output(), None);
     let asked = AtomicHead {
         id: 1,
@@ -232,7 +232,7 @@ fn a_fence_waits_for_the_result_of_an_atomic() {
     f.packet(result_of(&asked, 0, 0)).unwrap();
     assert_eq!(f.done(), [1]);
     assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
-    assert_eq!(f.start_deferred(), Ok(Some(2)));
+    assert_eq!(f.start_postponed(), Ok(Some(2)));
 }
 
 #[test]

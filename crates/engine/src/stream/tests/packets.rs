@@ -390,14 +390,14 @@ fn a_fence_waits_until_an_announced_message_was_read() {
     };
     f.flush();
     f.engine.fence(f.conn);
-    assert!(matches!(f.send(2, None, 5), Ok(SendPlan::Defer { .. })));
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert!(matches!(f.send(2, None, 5), Ok(SendPlan::Postpone { .. })));
+    assert_eq!(f.start_postponed(), Ok(None));
     assert_eq!(f.engine.pop_output(), None);
     f.packet(Body::ReadDone(u64::from(index))).unwrap();
     assert_eq!(f.done(), [1]);
     // Nothing else tells the driver that the turn of the other one has come.
     assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
-    assert_eq!(f.start_deferred(), Ok(Some(2)));
+    assert_eq!(f.start_postponed(), Ok(Some(2)));
     f.flush();
     assert_eq!(f.done(), [2]);
 }

@@ -72,8 +72,11 @@ impl Fixture {
         })
     }
 
-    fn is_deferred(&mut self, context: usize) -> bool {
-        matches!(self.send(context, Some(5), 5), Ok(SendPlan::Defer { .. }))
+    fn is_postponed(&mut self, context: usize) -> bool {
+        matches!(
+            self.send(context, Some(5), 5),
+            Ok(SendPlan::Postpone { .. })
+        )
     }
 }
 
@@ -82,20 +85,20 @@ fn what_is_posted_after_the_question_goes_by_another_connection() {
     let mut f = Fixture::up_for_parting(true);
     assert!(f.engine.ask_to_part(f.conn));
     assert!(!f.engine.ask_to_part(f.conn));
-    assert!(f.is_deferred(1));
+    assert!(f.is_postponed(1));
     assert_eq!(f.said(), [Parting::Ask]);
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert_eq!(f.start_postponed(), Ok(None));
     assert_eq!(f.parted(), None);
     f.packet(Body::Part(Parting::Agree)).unwrap();
     assert_eq!(f.parted(), Some(true));
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert_eq!(f.start_postponed(), Ok(None));
     let next = f.open_conn(f.ep, 7);
-    f.engine.move_deferred(f.conn, next);
+    f.engine.move_postponed(f.conn, next);
     f.engine.close_conn(f.conn, Errno::ECONNABORTED);
     f.conn = next;
     assert_eq!((f.failed(), f.done()), (Vec::new(), Vec::new()));
     f.up_in_packets();
-    assert_eq!(f.start_deferred(), Ok(Some(1)));
+    assert_eq!(f.start_postponed(), Ok(Some(1)));
 }
 
 #[test]
@@ -103,10 +106,10 @@ fn a_peer_with_something_under_way_stays() {
     let mut f = Fixture::up_for_parting(true);
     assert!(f.engine.ask_to_part(f.conn));
     assert_eq!(f.said(), [Parting::Ask]);
-    assert!(f.is_deferred(1));
+    assert!(f.is_postponed(1));
     f.packet(Body::Part(Parting::Stay)).unwrap();
     assert!(!f.engine.is_parting(f.conn));
-    assert_eq!(f.start_deferred(), Ok(Some(1)));
+    assert_eq!(f.start_postponed(), Ok(Some(1)));
     // And so does this side.
     f.packet(Body::Part(Parting::Ask)).unwrap();
     assert_eq!(f.parted(), None);
@@ -120,7 +123,7 @@ fn a_side_with_nothing_under_way_agrees() {
     f.packet(Body::Part(Parting::Ask)).unwrap();
     assert_eq!(f.parted(), Some(false));
     assert_eq!(f.said(), [Parting::Agree]);
-    assert!(f.is_deferred(1));
+    assert!(f.is_postponed(1));
     assert_eq!(f.packet(Body::Part(Parting::Ask)), Err(Errno::EPROTO));
 }
 

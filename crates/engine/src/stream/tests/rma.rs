@@ -304,14 +304,14 @@ fn a_fence_waits_for_reads_and_holds_back_what_follows() {
     f.flush();
     let fenced = rma(RmaKind::Write, 2, 10);
     f.engine.fence(f.conn);
-    assert!(matches!(f.start(&fenced), Ok(RmaPlan::Defer { .. })));
-    assert!(matches!(f.send(3, None, 5), Ok(SendPlan::Defer { .. })));
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert!(matches!(f.start(&fenced), Ok(RmaPlan::Postpone { .. })));
+    assert!(matches!(f.send(3, None, 5), Ok(SendPlan::Postpone { .. })));
+    assert_eq!(f.start_postponed(), Ok(None));
     f.header(&Header::new(Op::ReadRsp, 10)).unwrap();
     f.engine.rx_placed(f.conn, 10);
     assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
-    assert_eq!(f.start_deferred(), Ok(Some(2)));
-    assert_eq!(f.start_deferred(), Ok(Some(3)));
+    assert_eq!(f.start_postponed(), Ok(Some(2)));
+    assert_eq!(f.start_postponed(), Ok(Some(3)));
     f.flush();
     assert_eq!(f.done(), [1, 2, 3]);
     f.engine.fence(f.conn);
@@ -342,24 +342,27 @@ fn what_follows_a_read_waits_for_its_answer_where_that_was_asked_for() {
     assert_eq!(f.engine.try_write_now(Some(f.conn), to), None);
     assert!(f.engine.conn(f.conn).unwrap().holds_after_reads());
     // Writes and messages wait, and reads behind them keep their place.
-    assert!(matches!(write(&mut f, 5), Ok(RmaPlan::Defer { .. })));
-    assert!(matches!(f.send(6, None, 5), Ok(SendPlan::Defer { .. })));
-    assert!(matches!(read(&mut f, 7), Ok(RmaPlan::Defer { .. })));
-    assert!(matches!(f.send(8, Some(1), 5), Ok(SendPlan::Defer { .. })));
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert!(matches!(write(&mut f, 5), Ok(RmaPlan::Postpone { .. })));
+    assert!(matches!(f.send(6, None, 5), Ok(SendPlan::Postpone { .. })));
+    assert!(matches!(read(&mut f, 7), Ok(RmaPlan::Postpone { .. })));
+    assert!(matches!(
+        f.send(8, Some(1), 5),
+        Ok(SendPlan::Postpone { .. })
+    ));
+    assert_eq!(f.start_postponed(), Ok(None));
     answer(&mut f, 10);
     assert_eq!(f.engine.pop_output(), None);
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert_eq!(f.start_postponed(), Ok(None));
     answer(&mut f, 10);
     assert_eq!(f.engine.pop_output(), Some(Output::Conn(f.conn)));
-    assert_eq!(f.start_deferred(), Ok(Some(5)));
-    assert_eq!(f.start_deferred(), Ok(Some(6)));
-    assert_eq!(f.start_deferred(), Ok(Some(7)));
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert_eq!(f.start_postponed(), Ok(Some(5)));
+    assert_eq!(f.start_postponed(), Ok(Some(6)));
+    assert_eq!(f.start_postponed(), Ok(Some(7)));
+    assert_eq!(f.start_postponed(), Ok(None));
     f.flush();
     assert_eq!(f.done(), [3, 4, 5, 6]);
     answer(&mut f, 10);
-    assert_eq!(f.start_deferred(), Ok(Some(8)));
+    assert_eq!(f.start_postponed(), Ok(Some(8)));
     f.flush();
     assert_eq!(f.done(), [7, 8]);
     // The fast ways are open again.
@@ -373,11 +376,11 @@ fn a_read_before_the_connection_is_up_is_waited_for_as_well() {
     f.start(&rma(RmaKind::Read, 1, 10)).unwrap();
     f.start(&rma(RmaKind::Write, 2, 10)).unwrap();
     f.up();
-    assert_eq!(f.start_deferred(), Ok(Some(1)));
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert_eq!(f.start_postponed(), Ok(Some(1)));
+    assert_eq!(f.start_postponed(), Ok(None));
     f.flush();
     answer(&mut f, 10);
-    assert_eq!(f.start_deferred(), Ok(Some(2)));
+    assert_eq!(f.start_postponed(), Ok(Some(2)));
     f.flush();
     assert_eq!(f.done(), [1, 2]);
 }

@@ -5,19 +5,19 @@ use ripstop_wire::xnet::base::BaseFlags;
 use super::*;
 
 #[test]
-fn messages_deferred_before_the_connection_is_up_are_not_overtaken() {
+fn messages_postponed_before_the_connection_is_up_are_not_overtaken() {
     let mut f = Fixture::down();
     for context in 1..=3 {
         let plan = f.send(context, Some(0), 900).unwrap();
-        assert!(matches!(plan, SendPlan::Defer { slot: None }));
+        assert!(matches!(plan, SendPlan::Postpone { slot: None }));
     }
     f.up();
     let plan = f.send(4, Some(0), 1).unwrap();
-    assert!(matches!(plan, SendPlan::Defer { .. }));
+    assert!(matches!(plan, SendPlan::Postpone { .. }));
     for context in 1..=4 {
-        assert_eq!(f.start_deferred().unwrap(), Some(context));
+        assert_eq!(f.start_postponed().unwrap(), Some(context));
     }
-    assert_eq!(f.start_deferred(), Ok(None));
+    assert_eq!(f.start_postponed(), Ok(None));
     let plan = f.send(5, Some(0), 1).unwrap();
     assert!(matches!(plan, SendPlan::Append { .. }));
     f.flush();
@@ -26,7 +26,7 @@ fn messages_deferred_before_the_connection_is_up_are_not_overtaken() {
 }
 
 #[test]
-fn a_deferred_message_that_finds_no_room_stays_the_first() {
+fn a_postponed_message_that_finds_no_room_stays_the_first() {
     let mut f = Fixture::down();
     let send = |context| Send {
         tag: None,
@@ -41,7 +41,7 @@ fn a_deferred_message_that_finds_no_room_stays_the_first() {
     let mut slots = Vec::new();
     for context in 1..=2 {
         match f.engine.send(f.conn, &send(context)).unwrap() {
-            SendPlan::Defer { slot } => slots.push(slot),
+            SendPlan::Postpone { slot } => slots.push(slot),
             SendPlan::Packet { .. } | SendPlan::Append { .. } => unreachable!(),
         }
     }
@@ -49,14 +49,14 @@ fn a_deferred_message_that_finds_no_room_stays_the_first() {
     let mut header = [0; MAX_UNIT_HEADER];
     let first = f
         .engine
-        .start_deferred(f.conn, &mut header)
+        .start_postponed(f.conn, &mut header)
         .unwrap()
         .unwrap();
-    let first = first.deferred;
+    let first = first.postponed;
     assert_eq!((first.posted.context(), first.slot), (1, slots[0]));
     f.engine.free_slot(first.slot);
-    assert_eq!(f.start_deferred(), Err(Errno::EAGAIN));
-    assert!(f.engine.conn(f.conn).unwrap().has_deferred());
+    assert_eq!(f.start_postponed(), Err(Errno::EAGAIN));
+    assert!(f.engine.conn(f.conn).unwrap().has_postponed());
     assert_eq!(f.engine.outstanding(f.ep), 2);
     f.engine.close_conn(f.conn, Errno::ECONNRESET);
     assert_eq!(f.failed(), [(1, Errno::ECONNRESET), (2, Errno::ECONNRESET)]);
@@ -79,7 +79,7 @@ fn a_clear_to_send_names_the_connection_as_having_output() {
 }
 
 #[test]
-fn a_deferred_message_can_be_taken_back() {
+fn a_postponed_message_can_be_taken_back() {
     let mut f = Fixture::down();
     f.send(1, None, 10).unwrap();
     let send = Send {
@@ -92,7 +92,7 @@ fn a_deferred_message_can_be_taken_back() {
         ack: false,
         work: false,
     };
-    let SendPlan::Defer { slot } = f.engine.send(f.conn, &send).unwrap() else {
+    let SendPlan::Postpone { slot } = f.engine.send(f.conn, &send).unwrap() else {
         panic!("the connection is not up");
     };
     f.engine.take_back(f.conn);
@@ -241,7 +241,7 @@ fn op(plan: &SendPlan) -> Op {
             let bytes = &header[..usize::from(*header_len)];
             Header::parse(ByteOrder::Little, bytes).unwrap().op
         }
-        SendPlan::Packet { .. } | SendPlan::Defer { .. } => unreachable!(),
+        SendPlan::Packet { .. } | SendPlan::Postpone { .. } => unreachable!(),
     }
 }
 
