@@ -33,6 +33,7 @@ mod device_reads;
 mod eager;
 mod engine;
 mod fast_send;
+mod fast_write;
 mod get;
 mod indices;
 mod message_header;
@@ -58,7 +59,6 @@ mod tx;
 mod unexpected;
 mod watch;
 mod work;
-mod write;
 
 pub use atomic::Job;
 pub use coll::{CollAction, CollPlan};
@@ -67,6 +67,7 @@ pub use conn::{
 };
 pub use engine::{Engine, EpConfig, Limits};
 pub use fast_send::SmallMessage;
+pub use fast_write::ShortWrites;
 pub use get::{Get, GetPlace};
 pub use owned::Arrival;
 pub use packet_state::ReadBy;
@@ -83,4 +84,3 @@ pub use terms::{PacketTerms, Terms};
 pub use tx::StartedPostponed;
 pub use watch::{Announced, LongMessages, Pending, Queued, Waiting};
 pub use work::Unposted;
-pub use write::ShortWrites;

@@ -7,7 +7,7 @@
 //!  |
 //!  v
 //! fast_poll (poll.rs): the active connection whose turn it is, while nothing waits to be written
-//!  |    found something: a queue read tries fast_receive (rx/fast.rs), then handle_found (rx/whole.rs)
+//!  |    found something: a queue read tries fast_receive (rx/fast.rs), then handle_found (rx/small_messages.rs)
 //!  |    found nothing:   done
 //!  v    not enough, since its budget is spent or there is something else to do
 //! progress_all: writes what was put off, then by what is left of the poll budget

@@ -13,13 +13,13 @@
 //!  +-> receive_short_writes (fast.rs)                  |
 //!  |     plain writes of a few ring entries each       |
 //!  v                                                   v
-//! handle_found (whole.rs)                             read_connection (read.rs)
+//! handle_found (small_messages.rs)                    read_connection (read.rs)
 //!  |     reads into the receive buffer                 |     reads until there is no more: payload
 //!  v                                                   |     straight to its place, the rest into
-//! take_whole, consume_whole (whole.rs)                 |     the receive buffer
+//! take_whole, consume_whole (small_messages.rs)        |     the receive buffer
 //!  |     whole small messages with a posted receive    |
 //!  v                                                   v
-//! receive_in_place (whole.rs), of links that share memory
+//! receive_in_place (small_messages.rs), of links that share memory
 //!  |     plain writes, messages between them, and one whose payload is still in the link
 //!  v
 //! consume (read.rs)
@@ -34,4 +34,4 @@ pub(crate) mod get;
 mod joint;
 pub(crate) mod post;
 pub(crate) mod read;
-pub(crate) mod whole;
+pub(crate) mod small_messages;

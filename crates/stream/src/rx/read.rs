@@ -5,7 +5,7 @@ use ripstop_engine::stream::RxWant;
 use ripstop_engine::{IOV_LIMIT, REACH};
 use ripstop_types::{Errno, Result};
 
-use crate::rx::whole::{consume_whole, consume_writes};
+use crate::rx::small_messages::{consume_whole, consume_writes};
 use crate::state::State;
 use crate::state::place::{PayloadRead, copy_slot, copy_user, read_memory, read_slot, store};
 use crate::system::System;
