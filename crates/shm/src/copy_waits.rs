@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use ripstop_core::provider::Copies;
 
-use crate::copy_choice::{CREDIT_BYTES, Flow, RingCopy};
+use crate::copy_cost::{CREDIT_BYTES, Flow, RingCopy};
 
 /// Long writes behind one that found no room, of which each may have waited for that: a reader gives room for this many
 /// of the shortest back at once.

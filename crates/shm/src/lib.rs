@@ -32,6 +32,7 @@
 mod attach;
 mod copies;
 mod copy_choice;
+mod copy_cost;
 mod copy_waits;
 mod greeting;
 mod link;

@@ -21,7 +21,8 @@ use ripstop_types::{Errno, Result};
 
 use crate::attach::{Attach, PeerProcess};
 use crate::copies::{DomainCopies, Tally};
-use crate::copy_choice::{CopyMode, RingCopy};
+use crate::copy_choice::CopyMode;
+use crate::copy_cost::RingCopy;
 use crate::name::Name;
 use crate::params::NAME;
 use crate::records::{RECORD_BYTES, Record, RecordReader};

@@ -7,7 +7,7 @@ use ripstop_stream::InPlace;
 use ripstop_types::{Errno, Result};
 
 use super::{Connection, ShmLink};
-use crate::copy_choice::RingCopy;
+use crate::copy_cost::RingCopy;
 
 /// The shortest payload that is counted.
 const MIN_LONG_BYTES: usize = Copies::MIN_BYTES as usize;

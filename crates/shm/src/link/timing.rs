@@ -7,7 +7,7 @@ use ripstop_core::provider::Copies;
 use ripstop_os::clock;
 
 use super::{Connection, RingResult};
-use crate::copy_choice::{RingCopy, TimedCopy};
+use crate::copy_cost::{RingCopy, TimedCopy};
 use crate::copy_waits::CopyWaits;
 
 /// The shortest copy to or from the ring in bytes whose time counts: shorter payloads have no other way.
