@@ -13,7 +13,7 @@
 //!   from the ring and to it, where payloads go both ways. Where one payload or part comes right behind the
 //!   other (a stream), it also knows how long both sides take together: a reader waits for the writer then, or
 //!   a writer for room. Where each message answers another (ping-pong), a side waits for more than that, which
-//!   does not count ([`Flow`]). All of this depends on what the other side copies meanwhile, so it is
+//!   does not count ([`Flow`](crate::copy_cost::Flow)). All of this depends on what the other side copies meanwhile, so it is
 //!   measured as it happens, and forgotten when it is old.
 
 use std::ops::{Index, IndexMut};
