@@ -318,6 +318,11 @@ impl CopyChoice {
         };
         same.note(copy);
         others.note_other();
+        if others.first_ended.take().is_some() {
+            // No pair is timed over copies in the other direction: its period would hold what these cost this side, which
+            // counts by itself, and how long the program took to turn round.
+            same.first_ended = None;
+        }
         let is_half_pair = same.first_ended.is_some() || others.first_ended.is_some();
         let Some(ring) = self.ring_cost() else {
             return true;
@@ -552,6 +557,21 @@ mod tests {
         assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Ring);
         run(&mut choice, 256 * KIB, 125_000, 15_000, 20_000);
         assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Attach);
+    }
+
+    #[test]
+    fn copies_in_both_directions_by_turns_are_no_stream() {
+        let mut choice = CopyChoice::new(CopyMode::Auto);
+        let mut clock = Clock::new(Flow::Stream);
+        for _ in 0..8 * MIN_SAMPLES {
+            for what in [RingCopy::Write, RingCopy::Read] {
+                clock.copy(&mut choice, what, 600);
+                // The program turns round.
+                clock.now += Duration::from_nanos(500);
+            }
+            choice.note_attach(16 * KIB, 1, Duration::from_nanos(1500));
+        }
+        assert_eq!(choice.preferred(16 * KIB), Way::Ring);
     }
 
     #[test]
