@@ -328,6 +328,12 @@ impl DirectAccess<LnxLink> for LnxDirect {
         }
     }
 
+    fn note_peer_got(link: &LnxLink) {
+        if let Some(link) = link.shm() {
+            ShmDirect::note_peer_got(link);
+        }
+    }
+
     fn take_get_limit(link: &LnxLink) -> Option<u8> {
         ShmDirect::take_get_limit(link.shm()?)
     }

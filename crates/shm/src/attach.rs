@@ -41,6 +41,7 @@ use ripstop_stream::{GetPieces, MAX_GETS, Payload};
 
 use crate::copies::{DomainCopies, Tally};
 use crate::copy_choice::{CopyChoice, CopyMode, GetLimit, Way};
+use crate::copy_cost::RingCopy;
 use crate::name::Name;
 use crate::params::NAME;
 use crate::records::Record;
@@ -209,12 +210,12 @@ impl Attach {
         }
     }
 
-    /// A payload was copied by attach; since `began` if that was timed.
-    fn note_copied(&mut self, len: usize, began: Option<Duration>) {
+    /// A payload was copied by attach, instead of such a copy through the ring; since `began` if that was timed.
+    fn note_copied(&mut self, instead_of: RingCopy, len: usize, began: Option<Duration>) {
         self.count(Copied::one(len as u64));
         if let Some(began) = began {
             let elapsed = clock::now().saturating_sub(began);
-            self.choice.note_attach(len as u64, 1, elapsed);
+            self.choice.note_attach(instead_of, len as u64, 1, elapsed);
         }
     }
 
@@ -225,20 +226,27 @@ impl Attach {
             && others.iter().all(|other| other.len == first.len)
         {
             let each = elapsed / from.len() as u32;
-            self.choice.note_attach(first.len, from.len(), each);
+            self.choice
+                .note_attach(RingCopy::Read, first.len, from.len(), each);
         }
     }
 
-    /// A payload was copied part by part, by this side and the sender if it has `helped`. It took so long,
-    /// if nothing else was done meanwhile.
-    pub(crate) fn note_joint(&mut self, len: u64, elapsed: Option<Duration>, helped: bool) {
+    /// A payload was copied part by part, instead of such a copy through the ring: by this side, and by the other if it has
+    /// `helped`. It took so long, if nothing else was done meanwhile.
+    pub(crate) fn note_joint(
+        &mut self,
+        instead_of: RingCopy,
+        len: u64,
+        elapsed: Option<Duration>,
+        helped: bool,
+    ) {
         self.count(Copied::one(len));
         if helped {
             self.joint_copies += 1;
             self.copies.note_joint();
         }
         if let Some(elapsed) = elapsed {
-            self.choice.note_attach(len, 1, elapsed);
+            self.choice.note_attach(instead_of, len, 1, elapsed);
         }
     }
 
@@ -365,7 +373,7 @@ impl Attach {
         };
         match count {
             Ok(count) if count == found.len => {
-                self.note_copied(found.len, began);
+                self.note_copied(RingCopy::of_access(write), found.len, began);
                 return true;
             }
             Err(error @ AttachError::NotAllowed) => {

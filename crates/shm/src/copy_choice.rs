@@ -84,6 +84,15 @@ impl LengthClass {
         })
     }
 
+    /// The first one.
+    const SHORTEST: Self = Self(0);
+
+    /// The class of payloads of twice the length, if there is one.
+    fn next(self) -> Option<Self> {
+        let next = self.0 + 1;
+        (usize::from(next) < Self::COUNT).then_some(Self(next))
+    }
+
     /// All of them, from the shortest on.
     fn all() -> impl Iterator<Item = Self> {
         (0..Self::COUNT as u8).map(Self)
@@ -98,13 +107,6 @@ impl LengthClass {
 /// A value for each class of lengths.
 #[derive(Clone, Copy, Debug, Default)]
 struct ByClass<T>([T; LengthClass::COUNT]);
-
-impl<T: Copy> ByClass<T> {
-    /// The same one for all classes.
-    const fn all(value: T) -> Self {
-        Self([value; LengthClass::COUNT])
-    }
-}
 
 impl<T> Index<LengthClass> for ByClass<T> {
     type Output = T;
@@ -200,10 +202,11 @@ pub(crate) struct CopyChoice {
     ring_reads: RingCost,
     ring_writes: RingCost,
     attach: ByClass<Cost>,
-    /// The way of each class at the moment.
-    ways: ByClass<Way>,
+    /// The shortest class that takes attach, as longer ones do; `None` where all take the ring. A byte of a longer
+    /// payload costs attach less than one of a shorter payload, and the ring the same.
+    attach_from: Option<LengthClass>,
     /// Measurements of attach until a class may change to the ring.
-    until_settled: ByClass<u8>,
+    until_settled: u8,
     trials: TrialCountdown,
     /// Copies by attach until one is timed.
     until_timed: u32,
@@ -215,17 +218,17 @@ pub(crate) struct CopyChoice {
 
 impl CopyChoice {
     pub(crate) fn new(mode: CopyMode) -> Self {
-        let way = match mode {
-            CopyMode::Ring => Way::Ring,
-            CopyMode::Attach | CopyMode::Auto => Way::Attach,
+        let attach_from = match mode {
+            CopyMode::Ring => None,
+            CopyMode::Attach | CopyMode::Auto => Some(LengthClass::SHORTEST),
         };
         Self {
             mode,
             ring_reads: RingCost::default(),
             ring_writes: RingCost::default(),
             attach: ByClass::default(),
-            ways: ByClass::all(way),
-            until_settled: ByClass::all(0),
+            attach_from,
+            until_settled: 0,
             trials: TrialCountdown::new(),
             until_timed: 0,
             told: GetLimit::CannotGet,
@@ -242,10 +245,26 @@ impl CopyChoice {
     /// known: the measurements of a few long payloads depend on what the other side copies meanwhile, and
     /// would change the way again and again.
     fn way(&self, class: LengthClass) -> Way {
+        let class = self.deciding(class);
+        match self.attach_from.is_some_and(|shortest| class >= shortest) {
+            true => Way::Attach,
+            false => Way::Ring,
+        }
+    }
+
+    /// The class whose measurements decide on the way of a class.
+    fn deciding(&self, class: LengthClass) -> LengthClass {
         let longest_tried = LengthClass::of(MAX_TRIAL_BYTES);
-        match class > longest_tried && self.knows_both(longest_tried) {
-            true => self.ways[longest_tried],
-            false => self.ways[class],
+        match self.knows_both(longest_tried) {
+            true => class.min(longest_tried),
+            false => class,
+        }
+    }
+
+    /// Forgets what attach costs for some classes.
+    fn forget_attach(&mut self, is_old: impl Fn(LengthClass) -> bool) {
+        for class in LengthClass::all().filter(|class| is_old(*class)) {
+            self.attach[class] = Cost::default();
         }
     }
 
@@ -273,15 +292,15 @@ impl CopyChoice {
     /// Payloads cannot be copied by attach, or not any more.
     pub(crate) fn give_up_attach(&mut self) {
         self.mode = CopyMode::Ring;
-        self.ways = ByClass::all(Way::Ring);
+        self.attach_from = None;
         self.is_limit_stale = true;
     }
 
     /// Whether the next copy by attach, of a payload of this length, is to be timed.
     pub(crate) fn times_attach(&mut self, len: u64) -> bool {
         let class = LengthClass::of(len);
-        let is_settled = self.until_settled[class] == 0 && self.attach[class].known().is_some();
-        if self.ways[class] == Way::Ring || !is_settled {
+        let is_settled = self.until_settled == 0 && self.attach[class].known().is_some();
+        if self.way(class) == Way::Ring || !is_settled {
             return true;
         }
         match self.until_timed.checked_sub(1) {
@@ -296,13 +315,37 @@ impl CopyChoice {
         }
     }
 
+    /// Payloads were copied by attach, by this side or the peer. Through the ring, this side would have made such copies
+    /// of them, so what these cost still counts. Both sides then compare the same two sums: with one of them at attach
+    /// and the other at the ring, the latter would see no cost but that of its reads, and be content.
+    pub(crate) fn note_moved(&mut self, instead_of: RingCopy) {
+        let (same, others) = self.ring_costs(instead_of);
+        same.copies.keep();
+        others.note_other();
+    }
+
+    /// The cost of such copies through the ring, and of those in the other direction.
+    fn ring_costs(&mut self, what: RingCopy) -> (&mut RingCost, &mut RingCost) {
+        match what {
+            RingCopy::Read => (&mut self.ring_reads, &mut self.ring_writes),
+            RingCopy::Write => (&mut self.ring_writes, &mut self.ring_reads),
+        }
+    }
+
     /// So many payloads of a length were copied by one call of attach, which took this long for each.
-    pub(crate) fn note_attach(&mut self, len: u64, count: usize, each: Duration) {
+    pub(crate) fn note_attach(
+        &mut self,
+        instead_of: RingCopy,
+        len: u64,
+        count: usize,
+        each: Duration,
+    ) {
+        self.note_moved(instead_of);
         let class = LengthClass::of(len);
         self.is_limit_stale |= self.attach[class].known().is_none();
         for _ in 0..count {
             self.attach[class].note(len, each);
-            self.until_settled[class] = self.until_settled[class].saturating_sub(1);
+            self.until_settled = self.until_settled.saturating_sub(1);
         }
         if let Some(ring) = self.ring_cost() {
             self.choose(class, ring);
@@ -311,11 +354,7 @@ impl CopyChoice {
 
     /// A copy through the ring was timed. Returns whether the next one is to be timed too.
     pub(crate) fn note_copy(&mut self, copy: &TimedCopy) -> bool {
-        let (reads, writes) = (&mut self.ring_reads, &mut self.ring_writes);
-        let (same, others) = match copy.what {
-            RingCopy::Read => (reads, writes),
-            RingCopy::Write => (writes, reads),
-        };
+        let (same, others) = self.ring_costs(copy.what);
         same.note(copy);
         others.note_other();
         if others.first_ended.take().is_some() {
@@ -351,15 +390,20 @@ impl CopyChoice {
         let Some(attach) = self.attach[class].known() else {
             return;
         };
-        if self.mode != CopyMode::Auto {
+        if self.mode != CopyMode::Auto || self.deciding(class) != class {
             return;
         }
-        match self.ways[class] {
-            Way::Attach if self.until_settled[class] > 0 => return,
-            Way::Attach if attach - attach / MARGIN > ring => self.ways[class] = Way::Ring,
+        match self.way(class) {
+            Way::Attach if self.until_settled > 0 => return,
+            Way::Attach if attach - attach / MARGIN > ring => {
+                self.attach_from = class.next();
+                // What is known of those that change with it is older.
+                self.forget_attach(|other| other < class);
+            }
             Way::Ring if ring - ring / MARGIN > attach => {
-                self.ways[class] = Way::Attach;
-                self.until_settled[class] = SETTLING_SAMPLES;
+                self.attach_from = Some(class);
+                self.until_settled = SETTLING_SAMPLES;
+                self.forget_attach(|other| other > class);
             }
             _ => return,
         }
@@ -417,7 +461,9 @@ mod tests {
                     by_ring += 1;
                     choice.note_copy(&read_in_stream(len, Duration::from_nanos(ring)));
                 }
-                Way::Attach => choice.note_attach(len, 1, Duration::from_nanos(attach)),
+                Way::Attach => {
+                    choice.note_attach(RingCopy::Read, len, 1, Duration::from_nanos(attach))
+                }
             }
         }
         by_ring
@@ -470,7 +516,7 @@ mod tests {
         let mut choice = CopyChoice::new(CopyMode::Auto);
         for _ in 0..MIN_SAMPLES {
             assert!(choice.times_attach(64 * KIB), "nothing is known");
-            choice.note_attach(64 * KIB, 1, Duration::from_nanos(3000));
+            choice.note_attach(RingCopy::Read, 64 * KIB, 1, Duration::from_nanos(3000));
         }
         let timed = (0..800).filter(|_| choice.times_attach(64 * KIB)).count();
         assert_eq!(timed, 100);
@@ -483,7 +529,7 @@ mod tests {
         let mut clock = Clock::new(Flow::Other);
         for _ in 0..MIN_SAMPLES {
             clock.copy(&mut choice, RingCopy::Read, 900);
-            choice.note_attach(16 * KIB, 1, Duration::from_nanos(1200));
+            choice.note_attach(RingCopy::Read, 16 * KIB, 1, Duration::from_nanos(1200));
         }
         assert_eq!(choice.preferred(16 * KIB), Way::Ring);
         for _ in 0..MIN_SAMPLES {
@@ -494,7 +540,7 @@ mod tests {
         // This side sends nothing any more.
         for _ in 0..OTHERS_UNTIL_STALE {
             clock.copy(&mut choice, RingCopy::Read, 900);
-            choice.note_attach(16 * KIB, 1, Duration::from_nanos(1200));
+            choice.note_attach(RingCopy::Read, 16 * KIB, 1, Duration::from_nanos(1200));
         }
         assert_eq!(choice.preferred(16 * KIB), Way::Ring);
     }
@@ -507,7 +553,7 @@ mod tests {
             for _ in 0..2 * MIN_SAMPLES {
                 clock.now += Duration::from_nanos(gap);
                 clock.copy(&mut choice, RingCopy::Read, 500);
-                choice.note_attach(16 * KIB, 8, Duration::from_nanos(1200));
+                choice.note_attach(RingCopy::Read, 16 * KIB, 8, Duration::from_nanos(1200));
             }
             assert_eq!(choice.preferred(16 * KIB), way, "{gap} ns between parts");
         }
@@ -521,12 +567,12 @@ mod tests {
             // There is room for two at once.
             clock.now += Duration::from_nanos(1000 * (copies % 2));
             clock.copy_of(&mut choice, RingCopy::Write, 4 * KIB, 200);
-            choice.note_attach(4 * KIB, 1, Duration::from_nanos(300));
+            choice.note_attach(RingCopy::Read, 4 * KIB, 1, Duration::from_nanos(300));
         }
         assert_eq!(choice.preferred(4 * KIB), Way::Attach);
         for _ in 0..100 {
             clock.copy_of(&mut choice, RingCopy::Write, 4 * KIB, 200);
-            choice.note_attach(4 * KIB, 1, Duration::from_nanos(300));
+            choice.note_attach(RingCopy::Read, 4 * KIB, 1, Duration::from_nanos(300));
         }
         assert_eq!(choice.preferred(4 * KIB), Way::Ring);
     }
@@ -541,7 +587,7 @@ mod tests {
                     // The other side answers.
                     clock.now += Duration::from_nanos(1100);
                     clock.copy_of(&mut choice, what, 4 * KIB, 300);
-                    choice.note_attach(4 * KIB, 1, Duration::from_nanos(800));
+                    choice.note_attach(RingCopy::Read, 4 * KIB, 1, Duration::from_nanos(800));
                 }
                 assert_eq!(choice.preferred(4 * KIB), way, "{what:?}");
             }
@@ -552,11 +598,11 @@ mod tests {
     fn a_change_of_the_machine_is_followed() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
         run(&mut choice, 256 * KIB, 22_000, 15_000, 10_000);
-        assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Attach);
+        assert_eq!(choice.preferred(256 * KIB), Way::Attach);
         run(&mut choice, 256 * KIB, 6_000, 15_000, 20_000);
-        assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Ring);
+        assert_eq!(choice.preferred(256 * KIB), Way::Ring);
         run(&mut choice, 256 * KIB, 125_000, 15_000, 20_000);
-        assert_eq!(choice.ways[LengthClass::of(256 * KIB)], Way::Attach);
+        assert_eq!(choice.preferred(256 * KIB), Way::Attach);
     }
 
     #[test]
@@ -569,9 +615,47 @@ mod tests {
                 // The program turns round.
                 clock.now += Duration::from_nanos(500);
             }
-            choice.note_attach(16 * KIB, 1, Duration::from_nanos(1500));
+            choice.note_attach(RingCopy::Read, 16 * KIB, 1, Duration::from_nanos(1500));
         }
         assert_eq!(choice.preferred(16 * KIB), Way::Ring);
+    }
+
+    #[test]
+    fn a_length_takes_shorter_ones_to_the_ring_and_longer_ones_to_attach() {
+        let mut choice = CopyChoice::new(CopyMode::Auto);
+        run(&mut choice, 16 * KIB, 1000, 4000, 100);
+        let ways = |choice: &CopyChoice| [8, 16, 32].map(|kib| choice.preferred(kib * KIB));
+        assert_eq!(ways(&choice), [Way::Ring, Way::Ring, Way::Attach]);
+        run(&mut choice, 32 * KIB, 2000, 4000, 100);
+        assert_eq!(ways(&choice), [Way::Ring; 3]);
+        let knows = |choice: &CopyChoice, kib| choice.knows_both(LengthClass::of(kib * KIB));
+        assert!(knows(&choice, 32) && !knows(&choice, 16), "old");
+        run(&mut choice, 16 * KIB, 4000, 1000, 1000);
+        assert_eq!(ways(&choice), [Way::Ring, Way::Attach, Way::Attach]);
+        assert_eq!(choice.take_limit(), Some(GetLimit::From { exponent: 14 }));
+        assert!(knows(&choice, 16) && !knows(&choice, 32), "old");
+        run(&mut choice, 32 * KIB, 2000, 4000, 10_000);
+        assert_eq!(ways(&choice), [Way::Ring; 3]);
+    }
+
+    #[test]
+    fn what_goes_by_attach_instead_still_has_its_cost_through_the_ring() {
+        for (sends, way) in [(true, Way::Attach), (false, Way::Ring)] {
+            let mut choice = CopyChoice::new(CopyMode::Auto);
+            let mut clock = Clock::new(Flow::Other);
+            for _ in 0..MIN_SAMPLES {
+                clock.copy(&mut choice, RingCopy::Write, 900);
+                clock.copy(&mut choice, RingCopy::Read, 900);
+            }
+            for _ in 0..2 * OTHERS_UNTIL_STALE {
+                if sends {
+                    // The peer gets what this side sends.
+                    choice.note_moved(RingCopy::Write);
+                }
+                choice.note_attach(RingCopy::Read, 16 * KIB, 1, Duration::from_nanos(1200));
+            }
+            assert_eq!(choice.preferred(16 * KIB), way, "sends: {sends}");
+        }
     }
 
     #[test]
@@ -583,16 +667,16 @@ mod tests {
             run(&mut choice, LEN, 3200, 4600, 100);
             assert_eq!(choice.preferred(LEN), Way::Ring);
             while choice.preferred(LEN) == Way::Ring {
-                choice.note_attach(LEN, 1, Duration::from_nanos(4600));
+                choice.note_attach(RingCopy::Read, LEN, 1, Duration::from_nanos(4600));
                 clock.copy(&mut choice, RingCopy::Read, 8000);
             }
             for _ in 1..SETTLING_SAMPLES {
                 assert!(choice.times_attach(LEN));
-                choice.note_attach(LEN, 1, Duration::from_nanos(attach));
+                choice.note_attach(RingCopy::Read, LEN, 1, Duration::from_nanos(attach));
                 clock.copy(&mut choice, RingCopy::Read, 2800);
                 assert_eq!(choice.preferred(LEN), Way::Attach, "too soon");
             }
-            choice.note_attach(LEN, 1, Duration::from_nanos(attach));
+            choice.note_attach(RingCopy::Read, LEN, 1, Duration::from_nanos(attach));
             assert_eq!(choice.preferred(LEN), way);
         }
     }
@@ -619,8 +703,8 @@ mod tests {
     fn one_disturbed_measurement_changes_nothing() {
         let mut choice = CopyChoice::new(CopyMode::Auto);
         run(&mut choice, 64 * KIB, 7_000, 3_000, 100);
-        choice.note_attach(64 * KIB, 1, Duration::from_millis(4));
-        assert_eq!(choice.ways[LengthClass::of(64 * KIB)], Way::Attach);
+        choice.note_attach(RingCopy::Read, 64 * KIB, 1, Duration::from_millis(4));
+        assert_eq!(choice.preferred(64 * KIB), Way::Attach);
     }
 
     #[test]
@@ -630,14 +714,14 @@ mod tests {
         assert_eq!(choice.take_limit(), None);
         for _ in 0..MIN_SAMPLES {
             choice.note_copy(&read_in_stream(16 * KIB, Duration::from_nanos(2000)));
-            choice.note_attach(16 * KIB, 1, Duration::from_micros(4));
-            choice.note_attach(32 * KIB, 1, Duration::from_micros(2));
+            choice.note_attach(RingCopy::Read, 16 * KIB, 1, Duration::from_micros(4));
+            choice.note_attach(RingCopy::Read, 32 * KIB, 1, Duration::from_micros(2));
         }
         assert_eq!(choice.take_limit(), Some(GetLimit::From { exponent: 15 }));
         assert_eq!(choice.take_limit(), None);
         for exponent in MIN_EXPONENT..=MAX_EXPONENT {
             for _ in 0..200 {
-                choice.note_attach(1 << exponent, 1, Duration::from_secs(1));
+                choice.note_attach(RingCopy::Read, 1 << exponent, 1, Duration::from_secs(1));
                 choice.note_copy(&read_in_stream(1 << exponent, Duration::from_nanos(1)));
             }
         }

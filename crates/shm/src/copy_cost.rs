@@ -31,6 +31,16 @@ pub(crate) enum RingCopy {
     Write,
 }
 
+impl RingCopy {
+    /// The copy of the side that writes to memory of the peer, or reads from there.
+    pub(crate) fn of_access(write: bool) -> Self {
+        match write {
+            true => Self::Write,
+            false => Self::Read,
+        }
+    }
+}
+
 /// How a copy through the ring follows the one before in its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
@@ -117,6 +127,11 @@ impl RecentCost {
     /// Another kind was measured.
     pub(crate) fn note_other(&mut self) {
         self.others_left = self.others_left.saturating_sub(1);
+    }
+
+    /// Would have been measured again, had a payload not gone the other way: it is as recent as if it had been.
+    pub(crate) fn keep(&mut self) {
+        self.others_left = OTHERS_UNTIL_STALE;
     }
 
     pub(crate) fn known(&self) -> Option<u32> {

@@ -306,6 +306,12 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
+    /// Whether the peer has got payloads of this side since this was asked last.
+    pub fn take_has_peer_got(&mut self, conn_id: ConnId) -> bool {
+        let conn = self.conns.get_mut(conn_id);
+        conn.is_some_and(|conn| core::mem::take(&mut conn.has_peer_got))
+    }
+
     /// Tells the peer from which length on this side gets messages: `1 << exponent` bytes, or none at all
     /// if that is 0.
     pub fn tell_get_limit(&mut self, conn_id: ConnId, exponent: u8) {
@@ -376,6 +382,7 @@ impl<B: Buffer> Engine<B> {
         let entry = entry.filter(|entry| entry.is_get);
         let info = entry.ok_or(Errno::EPROTO)?.info;
         conn.indexed.take(index);
+        conn.has_peer_got = true;
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.end_waiting(1);
         }

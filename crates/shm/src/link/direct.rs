@@ -16,6 +16,7 @@ use ripstop_types::RmaIov;
 use super::{Connection, ShmLink, joint};
 use crate::attach::{Attach, PeerProcess};
 use crate::copy_choice::{GetLimit, Way};
+use crate::copy_cost::RingCopy;
 use crate::params::NAME;
 use crate::records::{AddressedRegion, OfferedRegion, Record, RegionInfo, Rights};
 use crate::windows::Windows;
@@ -177,6 +178,12 @@ impl DirectAccess<ShmLink> for RingDirect {
             _ if conn.rings.reader.has_writer_ended() => Got::Ended,
             true => Got::Done,
             false => Got::UseStream,
+        }
+    }
+
+    fn note_peer_got(link: &ShmLink) {
+        if let Some((_, attach, _)) = link.attach() {
+            attach.lock().choice.note_moved(RingCopy::Write);
         }
     }
 

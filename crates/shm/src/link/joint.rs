@@ -13,6 +13,7 @@ use ripstop_stream::{Attached, GetPieces, Got, JointCopy, Payload};
 
 use super::{Connection, ShmLink};
 use crate::attach::{Attach, PeerProcess, RemotePlace};
+use crate::copy_cost::RingCopy;
 use crate::params::NAME;
 
 /// Half of a payload is one part, within these bounds in bytes: a system call costs as much as some 10 KiB.
@@ -94,7 +95,9 @@ impl JointCopy<ShmLink> for RingJoint {
             _ if conn.rings.reader.has_writer_ended() => Got::Ended,
             true => {
                 let (elapsed, helped) = (clock::now() - began, joint.taken() > 0);
-                attach.lock().note_joint(payload.len, Some(elapsed), helped);
+                attach
+                    .lock()
+                    .note_joint(RingCopy::Read, payload.len, Some(elapsed), helped);
                 Got::Done
             }
             false => Got::UseStream,
@@ -109,7 +112,9 @@ impl JointCopy<ShmLink> for RingJoint {
         }
         let whole = done && !joint.has_failed();
         if whole {
-            conn.with_attach(|attach| attach.note_joint(payload.len, None, joint.taken() > 0));
+            conn.with_attach(|attach| {
+                attach.note_joint(RingCopy::Read, payload.len, None, joint.taken() > 0)
+            });
         }
         Some(whole)
     }
@@ -258,7 +263,12 @@ pub(super) fn access(
         attach.regions.forget(found.grant);
         return Attached::UseStream;
     }
-    attach.note_joint(access.len, Some(clock::now() - began), has_helped);
+    attach.note_joint(
+        RingCopy::of_access(write),
+        access.len,
+        Some(clock::now() - began),
+        has_helped,
+    );
     Attached::Done
 }
 

@@ -150,8 +150,13 @@ impl<T: Transport> State<T> {
 
     /// Tells the peer from which length on this side gets messages, unless it knows.
     pub(crate) fn tell_get_limit(&mut self, id: ConnId) {
-        let link = self.connections.get(id).and_then(|c| c.link.as_ref());
-        if let Some(exponent) = link.and_then(|link| DirectOf::<T>::take_get_limit(link)) {
+        let Some(link) = self.connections.get(id).and_then(|c| c.link.as_ref()) else {
+            return;
+        };
+        if self.engine.take_has_peer_got(id) {
+            DirectOf::<T>::note_peer_got(link);
+        }
+        if let Some(exponent) = DirectOf::<T>::take_get_limit(link) {
             self.engine.tell_get_limit(id, exponent);
         }
     }

@@ -86,6 +86,10 @@ pub trait DirectAccess<L>: Debug + 'static {
         Got::UseStream
     }
 
+    /// The peer has got payloads of this side since this was called last, so that payloads go to the peer. To be called
+    /// before [`DirectAccess::take_get_limit`].
+    fn note_peer_got(_link: &L) {}
+
     /// The exponent of a new length from which this side gets messages, to be told to the peer: `1 <<
     /// exponent` bytes, or none at all if that is 0. `None` while it is the one that was told last, at
     /// first 0. The first call finds out whether this side can.

@@ -78,7 +78,9 @@ fn a_long_message_is_done_when_the_peer_has_got_it() {
         f.flush();
         assert_eq!(f.done(), []);
         let index = header.index(true);
+        assert!(!f.engine.take_has_peer_got(f.conn));
         f.header(&Header::ats(index)).unwrap();
+        assert!(f.engine.take_has_peer_got(f.conn));
         assert_eq!(f.done(), [context]);
         assert_eq!(f.header(&Header::ats(index)), Err(Errno::EPROTO));
     }
