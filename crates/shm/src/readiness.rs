@@ -78,7 +78,7 @@ impl ShmReadiness {
     /// Ring sizes of the next connection: the more there are, the smaller.
     pub(crate) fn layout(&self) -> Option<Layout> {
         match self.links.len() {
-            ..8 => Layout::new(256, 256 << 10),
+            ..8 => Layout::new(256, 512 << 10),
             8..64 => Layout::new(256, 32 << 10),
             64..256 => Layout::new(128, 32 << 10),
             _ => Layout::new(128, 16 << 10),

@@ -80,18 +80,6 @@ const MAX_BUFFER_BYTES: u32 = 1 << 24;
 /// entries and the program's data. So many bytes of the large buffer are also returned by a reader at once, at most.
 pub const MAX_SMALL_BUFFER_BYTES: u32 = 8 << 10;
 
-/// Bytes of the large buffer that are unread where a chunk of the full length finds room, at most.
-///
-/// Payloads that have such chunks may also be copied by their reader from the writer's own memory. Which is faster is
-/// known from the times of copies, and those of the ring tell what both sides do only where one waits for the other: the
-/// more the ring holds, the less they say.
-const MAX_UNREAD_BYTES_OF_FULL_CHUNKS: u32 = 32 << 10;
-
-const _: () = assert!(
-    MAX_UNREAD_BYTES_OF_FULL_CHUNKS >= 2 * MAX_SMALL_BUFFER_BYTES,
-    "a chunk and what is skipped before it find room beside what was read and not yet returned"
-);
-
 /// Entries of a direction, at most.
 const MAX_ENTRIES: u32 = 1 << 16;
 
@@ -180,17 +168,6 @@ impl Layout {
             WhichBuffer::Small => self.small_buffer(),
         };
         bytes / LINE_BYTES as u32
-    }
-
-    /// Lines of a buffer that may be unread together with a chunk of this length.
-    pub(super) const fn unread_lines(self, which: WhichBuffer, chunk: usize) -> u32 {
-        let lines = self.lines(which);
-        let most = MAX_UNREAD_BYTES_OF_FULL_CHUNKS / LINE_BYTES as u32;
-        if lines > most && chunk >= self.written_chunk_bytes() {
-            most
-        } else {
-            lines
-        }
     }
 
     /// Lines of a buffer that a reader consumes before it returns credit for them.

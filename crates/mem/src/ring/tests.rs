@@ -368,29 +368,6 @@ fn the_small_buffer_is_enough_while_the_reader_keeps_up() {
     assert_eq!(room[..len], sent[..len]);
 }
 
-/// A writer of payloads that its reader could copy in another way waits for it sooner.
-#[test]
-fn full_chunks_find_room_where_little_is_unread() {
-    let (writer, reader) = direction(256, 256 << 10);
-    let sent = vec![0xff; 4096];
-    let full = || writer.write(Source::from(&sent[..])).unwrap();
-    let mut unread = 0;
-    while let count @ 1.. = full() {
-        unread += count;
-    }
-    // Both of the small buffer, and those of the large one.
-    assert_eq!(unread, (8 << 10) + (32 << 10));
-    assert_eq!(writer.has_room(), Ok(false));
-    while let count @ 1.. = writer.write(Source::from(&sent[..2048])).unwrap() {
-        unread += count;
-    }
-    assert_eq!(unread, (8 << 10) + (256 << 10));
-    assert_eq!(full(), 0);
-    let mut room = vec![0; unread];
-    assert_eq!(reader.read_vectored(&mut [&mut room[..]]), Ok(unread));
-    assert_eq!(full(), 4096);
-}
-
 /// Two threads, chunks and short entries mixed, many laps.
 #[test]
 fn long_stream_is_read_as_written() {

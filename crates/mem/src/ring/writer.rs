@@ -476,8 +476,7 @@ impl Writer {
         let lines = &self.lines[which as usize];
         let used = lines.used.load(Relaxed);
         let place = ChunkPlace::after(which, used, chunk, self.layout);
-        let most = self.layout.unread_lines(which, chunk);
-        let free = most.saturating_sub(lines.unread());
+        let free = self.layout.lines(which).saturating_sub(lines.unread());
         (place.end.wrapping_sub(used) <= free).then_some(place)
     }
 }

@@ -18,7 +18,7 @@ const ROLE: &str = "RIPSTOP_SHM_TEST_GET";
 const PARENT: &str = "RIPSTOP_SHM_TEST_PARENT";
 
 /// More than a ring holds.
-const LONG: usize = 300_000;
+const LONG: usize = 1_500_000;
 
 /// The lengths of messages that are sent in one go.
 const MANY: [usize; 12] = [
