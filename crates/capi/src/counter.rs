@@ -21,7 +21,7 @@ use crate::waitset::{self, WaitSet};
 /// What a counter's object holds.
 pub(crate) struct CounterBody<D: Domain> {
     pub(crate) counter: Arc<D::Counter>,
-    pub(crate) domain: Arc<D>,
+    domain: Arc<D>,
     /// The wait set it is part of.
     set: Option<Arc<WaitSet>>,
     /// The counter of another provider that counts what it sees.
@@ -39,13 +39,13 @@ impl<D: Domain> Body for CounterBody<D> {
 /// The counter behind a `fid_cntr`.
 ///
 /// # Errors
-/// [`Errno::EINVAL`] for null, what is no counter, and one of another domain.
+/// [`Errno::EINVAL`] for null and what is no counter, [`Errno::EDOMAIN`] for one of another domain.
 pub(crate) fn of_domain<'a, D: Domain>(
     cntr: AnyFid<'a>,
     domain: &Arc<D>,
 ) -> Result<&'a Arc<D::Counter>> {
     let found = cntr.cast::<CounterBody<D>>(abi::FI_CLASS_CNTR)?;
-    same_domain(domain, &found.domain)?;
+    same_domain("the counter", domain, &found.domain)?;
     Ok(&found.counter)
 }
 

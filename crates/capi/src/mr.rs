@@ -11,7 +11,7 @@ use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_os::Dmabuf;
 use ripstop_types::{CmEvent, Errno, Flags, Result};
 
-use crate::counter::CounterBody;
+use crate::counter;
 use crate::edge::{AnyFid, Arg2, Argument, Array, In, Out, Whole, trampolines};
 use crate::eq;
 use crate::errno::{self, code, fail};
@@ -22,7 +22,7 @@ use crate::tables::operations;
 /// What a region's object holds.
 struct MrBody<D: Domain> {
     mr: Arc<D::Mr>,
-    _domain: Arc<D>,
+    domain: Arc<D>,
 }
 
 shared! { [D: Domain] MrBody<D>: fid_mr, mr }
@@ -74,7 +74,7 @@ fn register<D: Domain>(
     };
     let body = MrBody {
         mr,
-        _domain: Arc::clone(&domain.domain),
+        domain: Arc::clone(&domain.domain),
     };
     Ok(room.fill(head, body))
 }
@@ -83,9 +83,8 @@ trampolines! { [D: Domain]
     /// `fi_mr_bind`.
     extern "C" fn bind(this: This<MrBody<D>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
         code(match other.class() {
-            Some(class @ abi::FI_CLASS_CNTR) => other
-                .cast::<CounterBody<D>>(class)
-                .and_then(|counter| this.mr.bind_counter(&counter.counter, flags)),
+            Some(abi::FI_CLASS_CNTR) => counter::of_domain::<D>(other, &this.domain)
+                .and_then(|counter| this.mr.bind_counter(counter, flags)),
             // A region is reached through every endpoint of its domain, this one among them.
             Some(abi::FI_CLASS_EP | abi::FI_CLASS_SEP | abi::FI_CLASS_RX_CTX) => {
                 match flags.is_empty() {

@@ -127,7 +127,7 @@ fn member<D: Domain>(domain: &Arc<D>, fid: AnyFid<'_>) -> Result<What<D>> {
     match fid.class() {
         Some(class @ abi::FI_CLASS_CQ) => {
             let cq = fid.cast::<CqBody<D>>(class)?;
-            same_domain(domain, &cq.domain)?;
+            same_domain("the completion queue", domain, &cq.domain)?;
             Ok(What::Cq(Arc::clone(&cq.cq)))
         }
         Some(abi::FI_CLASS_CNTR) => {

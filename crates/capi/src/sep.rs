@@ -85,7 +85,7 @@ trampolines! { [D: Domain]
             return fail(Errno::EBADFLAGS);
         }
         code(other.cast::<AvBody<D>>(abi::FI_CLASS_AV).and_then(|av| {
-            same_domain(&this.domain, &av.domain)?;
+            same_domain("the address vector", &this.domain, &av.domain)?;
             this.sep.bind_av(&av.av)
         }))
     }

@@ -63,7 +63,7 @@ trampolines! { [D: Domain]
     extern "C" fn bind(this: This<SrxBody<D>, abi::fid>, other: AnyFid, flags: Flags) -> c_int {
         code(match other.class() {
             Some(class @ abi::FI_CLASS_CQ) => other.cast::<CqBody<D>>(class).and_then(|cq| {
-                same_domain(&this.domain, &cq.domain)?;
+                same_domain("the completion queue", &this.domain, &cq.domain)?;
                 this.srx.bind_cq(&cq.cq, flags)
             }),
             Some(abi::FI_CLASS_CNTR) => counter::of_domain::<D>(other, &this.domain)

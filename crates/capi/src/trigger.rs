@@ -23,8 +23,8 @@ pub(crate) fn asked(flags: Option<Flags>) -> Option<Flags> {
 /// `struct fi_triggered_context`, or its larger form, which begins alike.
 ///
 /// # Errors
-/// [`Errno::EINVAL`] for a context that names no counter of the domain, or an event that is
-/// none; [`Errno::ENOSYS`] for `FI_TRIGGER_XPU`, which no provider here has.
+/// [`Errno::EINVAL`] for a context that names no counter, or an event that is none;
+/// [`Errno::EDOMAIN`] for a counter of another domain; [`Errno::ENOSYS`] for `FI_TRIGGER_XPU`, which no provider here has.
 pub(crate) fn condition<'a, D: Domain>(
     context: usize,
     domain: &Arc<D>,

@@ -242,17 +242,17 @@ fn endpoint_of<'a, D: Domain>(ep: AnyFid<'a>, domain: &Arc<D>) -> Result<At<'a, 
 /// The endpoint behind a `fid_ep`, or behind an alias of it, or the shared receive context.
 ///
 /// # Errors
-/// [`Errno::EINVAL`] for null, what is no endpoint, and one of another domain.
+/// [`Errno::EINVAL`] for null and what is no endpoint, [`Errno::EDOMAIN`] for one of another domain.
 fn receiver_of<'a, D: Domain>(ep: AnyFid<'a>, domain: &Arc<D>) -> Result<At<'a, D>> {
     match ep.class() {
         Some(class @ (abi::FI_CLASS_EP | abi::FI_CLASS_TX_CTX | abi::FI_CLASS_RX_CTX)) => {
             let (ep, of) = behind::<D>(ep, class)?;
-            same_domain(domain, of)?;
+            same_domain("the endpoint", domain, of)?;
             Ok(At::Ep(ep))
         }
         Some(class @ abi::FI_CLASS_SRX_CTX) => {
             let srx = ep.cast::<SrxBody<D>>(class)?;
-            same_domain(domain, &srx.domain)?;
+            same_domain("the receive context", domain, &srx.domain)?;
             Ok(At::Srx(&srx.srx))
         }
         _ => Err(Errno::EINVAL),

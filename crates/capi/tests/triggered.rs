@@ -149,7 +149,7 @@ fn bad_arguments_are_refused() {
         assert_eq!(queue(domain, &mut bad), -code);
     };
     refused(FI_EINVAL, &mut |bad| bad.triggering_cntr = ptr::null_mut());
-    refused(FI_EINVAL, &mut |bad| bad.triggering_cntr = theirs);
+    refused(FI_EDOMAIN, &mut |bad| bad.triggering_cntr = theirs);
     refused(FI_EINVAL, &mut |bad| bad.triggering_cntr = pair.cq.cast());
     refused(FI_EINVAL, &mut |bad| bad.completion_cntr = go);
     refused(FI_EINVAL, &mut |bad| bad.op.cntr = ptr::null_mut());
@@ -160,18 +160,22 @@ fn bad_arguments_are_refused() {
             bad.op.msg = ptr::null_mut();
         });
     }
-    for ep in [ptr::null_mut(), other.eps[0], pair.cq.cast()] {
+    for (ep, code) in [
+        (ptr::null_mut(), FI_EINVAL),
+        (other.eps[0], FI_EDOMAIN),
+        (pair.cq.cast(), FI_EINVAL),
+    ] {
         let mut op = fi_op_msg {
             ep,
             ..Default::default()
         };
-        refused(FI_EINVAL, &mut |bad| {
+        refused(code, &mut |bad| {
             bad.op_type = FI_OP_SEND;
             bad.op.msg = &mut op;
         });
     }
     unsafe { (*counting).cntr = theirs };
-    refused(FI_EINVAL, &mut |_| ());
+    refused(FI_EDOMAIN, &mut |_| ());
     unsafe { (*counting).cntr = go };
 
     let mut kept = good();
@@ -185,7 +189,7 @@ fn bad_arguments_are_refused() {
     assert_eq!(control(domain, FI_FLUSH_WORK, &mut flushed), 0);
     assert_eq!(close(go), -FI_EBUSY);
     flushed.triggering_cntr = theirs;
-    assert_eq!(control(domain, FI_FLUSH_WORK, &mut flushed), -FI_EINVAL);
+    assert_eq!(control(domain, FI_FLUSH_WORK, &mut flushed), -FI_EDOMAIN);
     flushed.triggering_cntr = go;
     assert_eq!(control(domain, FI_FLUSH_WORK, &mut flushed), 0);
 
@@ -194,7 +198,7 @@ fn bad_arguments_are_refused() {
     let mut context = fi_triggered_context::default();
     for (event_type, cntr, code) in [
         (FI_TRIGGER_THRESHOLD, ptr::null_mut(), FI_EINVAL),
-        (FI_TRIGGER_THRESHOLD, theirs, FI_EINVAL),
+        (FI_TRIGGER_THRESHOLD, theirs, FI_EDOMAIN),
         (FI_TRIGGER_XPU, go, FI_ENOSYS),
         (FI_TRIGGER_XPU + 1, go, FI_EINVAL),
     ] {

@@ -69,6 +69,9 @@ pub use queue::CompletionQueue;
 mod receive;
 pub use receive::{Arrival, Done, PeerRx, SharedRx};
 
+mod same_domain;
+pub use same_domain::same_domain;
+
 mod triggered;
 pub use triggered::{DataCall, Threshold, Work, WorkOp};
 
@@ -284,7 +287,7 @@ pub trait Domain: Sized + 'static {
     /// with it and found only when it starts is counted as an error.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for arguments no call takes, or objects of another domain;
+    /// [`Errno::EINVAL`] for arguments no call takes; [`Errno::EDOMAIN`] for objects of another domain;
     /// [`Errno::ENOSYS`] for receives that are more than one message into one buffer;
     /// [`Errno::EOPNOTSUPP`] for an endpoint without [`Flags::TRIGGER`];
     /// [`Errno::EAGAIN`] when too much waits; [`Errno::ENOMEM`].
@@ -300,7 +303,7 @@ pub trait Domain: Sized + 'static {
     /// (`FI_FLUSH_WORK`).
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for a counter of another domain.
+    /// [`Errno::EDOMAIN`] for a counter of another domain.
     fn flush_work(self: &Arc<Self>, counter: Option<&Arc<Self::Counter>>) -> Result<()>;
 
     /// The limits of a collective operation (`fi_query_collective(3)`). `datatype` is `None` for

@@ -152,7 +152,7 @@ fn bind_to<D: Domain, M: Defaults>(
     match class {
         abi::FI_CLASS_CQ => {
             let cq = other.cast::<CqBody<D>>(class)?;
-            same_domain(&this.domain, &cq.domain)?;
+            same_domain("the completion queue", &this.domain, &cq.domain)?;
             this.ep.bind_cq(&cq.cq, flags)?;
             this.shared.lock().cq(cq, flags);
             Ok(())
@@ -163,7 +163,7 @@ fn bind_to<D: Domain, M: Defaults>(
         }
         abi::FI_CLASS_AV => {
             let av = other.cast::<AvBody<D>>(class)?;
-            same_domain(&this.domain, &av.domain)?;
+            same_domain("the address vector", &this.domain, &av.domain)?;
             this.ep.bind_av(&av.av)?;
             this.shared.lock().av(av);
             Ok(())
@@ -176,18 +176,18 @@ fn bind_to<D: Domain, M: Defaults>(
         }
         abi::FI_CLASS_SRX_CTX => {
             if let Ok(peer) = other.cast::<PeerBody<D>>(class) {
-                same_domain(&this.domain, &peer.domain).or(Err(Errno::EDOMAIN))?;
+                same_domain("the receive context", &this.domain, &peer.domain)?;
                 this.ep.bind_peer_rx(&peer.owner.rx)?;
                 this.shared.lock().receives(peer);
                 return Ok(());
             }
             let srx = other.cast::<SrxBody<D>>(class)?;
-            same_domain(&this.domain, &srx.domain).or(Err(Errno::EDOMAIN))?;
+            same_domain("the receive context", &this.domain, &srx.domain)?;
             this.ep.bind_srx(&srx.srx)
         }
         abi::FI_CLASS_STX_CTX => {
             let stx = other.cast::<StxBody<D>>(class)?;
-            same_domain(&this.domain, &stx.domain)?;
+            same_domain("the shared transmit context", &this.domain, &stx.domain)?;
             this.ep.bind_stx(&stx.stx)
         }
         _ => Err(Errno::EINVAL),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use ripstop_abi as abi;
 use ripstop_core::EventQueue;
-use ripstop_core::provider::Domain;
+use ripstop_core::provider::{self, Domain};
 use ripstop_types::{AddrFormat, AvType, Errno, Flags, Result, Version};
 
 use super::Body;
@@ -38,13 +38,12 @@ impl<D: Domain> Body for DomainBody<D> {
     }
 }
 
+/// Checks that `what`, which a call brings to an object of the domain `ours`, is of that domain too.
+///
 /// # Errors
-/// [`Errno::EINVAL`] for two domains that are not the same.
-pub(crate) fn same_domain<D>(ours: &Arc<D>, theirs: &Arc<D>) -> Result<()> {
-    match Arc::ptr_eq(ours, theirs) {
-        true => Ok(()),
-        false => Err(Errno::EINVAL),
-    }
+/// [`Errno::EDOMAIN`], with a line in the log.
+pub(crate) fn same_domain<D: Domain>(what: &str, ours: &Arc<D>, theirs: &Arc<D>) -> Result<()> {
+    provider::same_domain("core", what, ours, theirs)
 }
 
 /// What a domain can be opened with.

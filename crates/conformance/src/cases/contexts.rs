@@ -19,12 +19,15 @@ cases! {
             "a context beyond those of the endpoint is refused, one that is open as well";
         rdm scalable_busy: "a scalable endpoint does not close under its contexts";
         rdm scalable_needs_av: "a scalable endpoint is not enabled without an address vector";
+        rdm scalable_av_domain:
+            "a scalable endpoint is bound to no address vector of another domain, which is FI_EDOMAIN";
         rdm shared_receive:
             "datagram endpoints that share a receive context take its receives in their order";
         both shared_transmit:
             "endpoints that share a transmit context send as ever, completions to their own queues";
         both shared_transmit_busy:
             "a shared transmit context does not close under its endpoints, nor is a second bound";
+        both shared_transmit_domain: "a shared transmit context of another domain is FI_EDOMAIN";
     }
 }
 
@@ -274,6 +277,25 @@ fn scalable_needs_av(cx: &Cx<'_>) -> Outcome {
     rig.close()
 }
 
+fn scalable_av_domain(cx: &Cx<'_>) -> Outcome {
+    let (rig, domain, info) = ground(cx)?;
+    let sep = rig.s.scalable_ep(domain, &info);
+    let sep = offered(sep, &[Errno::ENOSYS], "fi_scalable_ep")?;
+    let other = rig.s.domain(rig.fabric, &info)?;
+    let attr = AvAttr {
+        rx_ctx_bits: BITS,
+        ..Spec::default().av
+    };
+    let theirs = rig.s.av(other, attr)?;
+    let bound = rig.s.bind(sep, theirs, Flags::empty());
+    refused(bound, &[Errno::EDOMAIN], "binding one of another domain")?;
+    // Nothing of it was bound.
+    for fid in [theirs, sep, other, domain] {
+        rig.s.close(fid)?;
+    }
+    rig.close()
+}
+
 /// The value of `tx_ctx_cnt` that asks for a shared context (`FI_SHARED_CONTEXT`).
 const SHARED: usize = usize::MAX;
 
@@ -404,6 +426,23 @@ fn shared_transmit_busy(cx: &Cx<'_>) -> Outcome {
     refused(bound, &[Errno::EINVAL], "binding a second one")?;
     in_use(rig.s.close(stx), "it in use")?;
     for fid in [ep, stx, second, domain] {
+        rig.s.close(fid)?;
+    }
+    rig.close()
+}
+
+fn shared_transmit_domain(cx: &Cx<'_>) -> Outcome {
+    let rig = bare(cx, &Spec::default())?;
+    let info = shared(cx)?;
+    let domain = rig.s.domain(rig.fabric, &info)?;
+    let other = rig.s.domain(rig.fabric, &info)?;
+    let stx = rig.s.shared_tx(other, &info);
+    let stx = offered(stx, &[Errno::ENOSYS], "fi_stx_context")?;
+    let ep = rig.s.endpoint(domain, &info)?;
+    let bound = rig.s.bind(ep, stx, Flags::empty());
+    refused(bound, &[Errno::EDOMAIN], "binding one of another domain")?;
+    // Nothing of it was bound.
+    for fid in [stx, ep, other, domain] {
         rig.s.close(fid)?;
     }
     rig.close()

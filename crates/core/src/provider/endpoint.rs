@@ -50,7 +50,8 @@ pub trait Endpoint: Sized + 'static {
     /// Binds the address vector (RDM).
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for one of another domain, an enabled endpoint or a second one.
+    /// [`Errno::EDOMAIN`] for one of another domain, [`Errno::EINVAL`] for an enabled endpoint, one that is no whole
+    /// RDM endpoint, or a second one.
     fn bind_av(&self, av: &Arc<<Self::Domain as Domain>::Av>) -> Result<()>;
 
     /// Binds the event queue (MSG).
@@ -78,7 +79,8 @@ pub trait Endpoint: Sized + 'static {
     /// to those of the endpoint.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] as for [`Endpoint::bind_av`].
+    /// [`Errno::EDOMAIN`] for one of another domain, [`Errno::EINVAL`] for an enabled endpoint, one that only
+    /// receives, or a second one.
     fn bind_stx(&self, stx: &Arc<<Self::Domain as Domain>::SharedTx>) -> Result<()>;
 
     /// Takes the endpoint into use.
@@ -276,7 +278,7 @@ pub trait Endpoint: Sized + 'static {
     /// the payload is not looked at before.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for a counter of another domain; [`Errno::EOPNOTSUPP`] for an endpoint
+    /// [`Errno::EDOMAIN`] for a counter of another domain; [`Errno::EOPNOTSUPP`] for an endpoint
     /// without [`Flags::TRIGGER`]; [`Errno::EAGAIN`] when too many wait; see the trait.
     fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Self::Domain>) -> Result<()>;
 

@@ -26,8 +26,8 @@ pub trait ScalableEp: Sized + 'static {
     /// Binds the address vector of all contexts (`fi_scalable_ep_bind`).
     ///
     /// # Errors
-    /// [`EINVAL`](ripstop_types::Errno::EINVAL) for one of another domain, a second one, or a
-    /// context in use.
+    /// [`EDOMAIN`](ripstop_types::Errno::EDOMAIN) for one of another domain,
+    /// [`EINVAL`](ripstop_types::Errno::EINVAL) for a second one or a context in use.
     fn bind_av(&self, av: &Arc<<Self::Domain as Domain>::Av>) -> Result<()>;
 
     /// Takes the endpoint into use; its contexts are enabled one by one.

@@ -196,11 +196,12 @@ const fn both(values: &Values) -> [u64; 2] {
 
 impl<T: Transport, K: Mode> Domain<T, K> {
     /// The id of a counter of this domain.
+    ///
+    /// # Errors
+    /// As for [`Domain::check_same`].
     pub(crate) fn counter_id(self: &Arc<Self>, counter: &Counter<T, K>) -> Result<CounterId> {
-        match Arc::ptr_eq(&counter.domain, self) {
-            true => Ok(counter.id),
-            false => Err(Errno::EINVAL),
-        }
+        self.check_same(&counter.domain, "the counter")?;
+        Ok(counter.id)
     }
 
     /// What an operation waits for, in the words of the engine.

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ripstop_core::lock::{Lock, Locking, Serial, Shared};
+use ripstop_core::provider::same_domain;
 use ripstop_core::{Info, ProgressSource};
 use ripstop_mem::UserBuf;
 use ripstop_os::{Backings, EventFd, Events, Interest, thread};
@@ -218,6 +219,14 @@ pub struct Domain<T: Transport, K: Mode> {
 }
 
 impl<T: Transport, K: Mode> Domain<T, K> {
+    /// Checks that `what`, which a call brings to an object of this domain, is of this domain too.
+    ///
+    /// # Errors
+    /// [`Errno::EDOMAIN`], with a line in the log.
+    pub(crate) fn check_same(self: &Arc<Self>, other: &Arc<Self>, what: &str) -> Result<()> {
+        same_domain(T::NAME, what, self, other)
+    }
+
     pub(crate) fn open(fabric: &Arc<Fabric<T>>, info: &Info) -> Result<Arc<Self>> {
         let epoll = PollerOf::<T>::new().inspect_err(lacks!(T::Domain, EPOLL));
         let epoll = Arc::new(epoll?);

@@ -181,13 +181,7 @@ impl<T: Transport, K: Mode> Endpoint<T, K> {
         if self.part != Part::Whole {
             return Err(Errno::EINVAL);
         }
-        if !Arc::ptr_eq(domain, &self.domain) {
-            return Err(refused!(
-                T::EpCtrl,
-                EDOMAIN,
-                "the receive context is of another domain: open it in that of the endpoint"
-            ));
-        }
+        self.domain.check_same(domain, "the receive context")?;
         let bound = self.not_enabled()?;
         if bound.srx.is_some() || bound.peer_rx.is_some() {
             return Err(Errno::EINVAL);

@@ -54,9 +54,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if tx && self.part == Part::Rx || rx && self.part == Part::Tx {
             return Err(Errno::EINVAL);
         }
-        if !Arc::ptr_eq(&cq.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        self.domain.check_same(&cq.domain, "the completion queue")?;
         let mut bound = self.not_enabled()?;
         if tx && bound.tx_cq.is_some() || rx && bound.rx_cq.is_some() {
             return Err(Errno::EINVAL);
@@ -79,9 +77,7 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         if !KNOWN.contains(flags) || flags.is_empty() {
             return Err(Errno::EBADFLAGS);
         }
-        if !Arc::ptr_eq(&counter.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        self.domain.check_same(&counter.domain, "the counter")?;
         let mut bound = self.not_enabled()?;
         let mut counting = bound.counting;
         let places = [
@@ -103,10 +99,10 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     }
 
     fn bind_av(&self, av: &Arc<Av<T, K>>) -> Result<()> {
-        let plain = self.ep_type == EpType::Rdm && self.part == Part::Whole;
-        if !plain || !Arc::ptr_eq(&av.domain, &self.domain) {
+        if self.ep_type != EpType::Rdm || self.part != Part::Whole {
             return Err(Errno::EINVAL);
         }
+        self.domain.check_same(&av.domain, "the address vector")?;
         bind_once(&mut self.not_enabled()?.av, av)
     }
 
@@ -139,9 +135,11 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     }
 
     fn bind_stx(&self, stx: &Arc<SharedTx<T, K>>) -> Result<()> {
-        if self.part == Part::Rx || !Arc::ptr_eq(&stx.domain, &self.domain) {
+        if self.part == Part::Rx {
             return Err(Errno::EINVAL);
         }
+        self.domain
+            .check_same(&stx.domain, "the shared transmit context")?;
         bind_once(&mut self.not_enabled()?.stx, stx)
     }
 

@@ -216,9 +216,7 @@ impl<T: Transport, K: Mode> MemoryRegion for Mr<T, K> {
                 "a region has no counter: what the device writes is not seen; ask for no FI_RMA_EVENT"
             ));
         }
-        if !Arc::ptr_eq(&counter.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        self.domain.check_same(&counter.domain, "the counter")?;
         let mut bound = self.counter.lock();
         if bound.is_some() {
             return Err(Errno::EINVAL);

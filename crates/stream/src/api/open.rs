@@ -105,15 +105,11 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
                 Held::change(work.token, self.counter_id(counter)?, *value, true)
             }
             WorkOp::Data { ep, call, done } => {
-                if !Arc::ptr_eq(&ep.domain, self) {
-                    return Err(Errno::EINVAL);
-                }
+                self.check_same(&ep.domain, "the endpoint")?;
                 ep.held(call, Some((work.token, counter_id(done)?)))?
             }
             WorkOp::SharedRecv { srx, call, done } => {
-                if !Arc::ptr_eq(&srx.domain, self) {
-                    return Err(Errno::EINVAL);
-                }
+                self.check_same(&srx.domain, "the receive context")?;
                 srx.held(call, Some((work.token, counter_id(done)?)))?
             }
         };

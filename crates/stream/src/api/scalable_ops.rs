@@ -20,9 +20,7 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
     type Domain = Domain<T, K>;
 
     fn bind_av(&self, av: &Arc<Av<T, K>>) -> Result<()> {
-        if !Arc::ptr_eq(&av.domain, &self.domain) {
-            return Err(Errno::EINVAL);
-        }
+        self.domain.check_same(&av.domain, "the address vector")?;
         bind_once(&mut self.av.lock(), av)
     }
 

@@ -148,9 +148,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         if flags != Flags::RECV {
             return Err(Errno::EBADFLAGS);
         }
-        if !Arc::ptr_eq(&cq.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        self.domain.check_same(&cq.domain, "the completion queue")?;
         let bound = self.bound_cq.set(Arc::clone(cq));
         bound.map_err(|_| Errno::EINVAL)?;
         self.cq.store(cq.id.number(), Ordering::Relaxed);
@@ -161,9 +159,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
         if flags != Flags::RECV {
             return Err(Errno::EBADFLAGS);
         }
-        if !Arc::ptr_eq(&counter.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        self.domain.check_same(&counter.domain, "the counter")?;
         // Receives are counted by the endpoint that gets them; the context only keeps its own
         // counter alive for endpoints that have none.
         let bound = self.counter.set(Arc::clone(counter));

@@ -22,7 +22,8 @@ cases! {
         both bind_wrong_object: "an endpoint does not take a fabric, a domain or itself";
         both bind_wrong_flags: "flags that make no sense for a queue are refused";
         both bind_twice: "a second queue for one direction is refused";
-        both bind_other_domain: "a queue of another domain is refused";
+        both bind_other_domain: "a queue of another domain is FI_EDOMAIN";
+        rdm bind_av_domain: "an address vector of another domain is FI_EDOMAIN";
         both bind_enabled: "an enabled endpoint takes no further queue";
         both option_unknown: "an unknown option is FI_ENOPROTOOPT";
         both options: "the options that tell limits agree with the info";
@@ -210,12 +211,29 @@ fn bind_other_domain(cx: &Cx<'_>) -> Outcome {
     let (rig, _domain, ep) = unbound(cx)?;
     let other = cx.s.domain(rig.fabric, &rig.info)?;
     let cq = cx.s.cq(other, CqAttr::default())?;
-    let reasons = [Errno::EINVAL, Errno::EDOMAIN];
     refused(
         cx.s.bind(ep, cq, BOTH),
-        &reasons,
+        &[Errno::EDOMAIN],
         "a queue of another domain",
     )
+}
+
+fn bind_av_domain(cx: &Cx<'_>) -> Outcome {
+    let (rig, domain, ep) = unbound(cx)?;
+    let other = cx.s.domain(rig.fabric, &rig.info)?;
+    let theirs = cx.s.av(other, Spec::default().av)?;
+    let own = cx.s.av(domain, Spec::default().av)?;
+    refused(
+        cx.s.bind(ep, theirs, Flags::empty()),
+        &[Errno::EDOMAIN],
+        "an address vector of another domain",
+    )?;
+    // Nothing of it was bound.
+    cx.s.bind(ep, own, Flags::empty())?;
+    for fid in [theirs, ep, own, other, domain] {
+        cx.s.close(fid)?;
+    }
+    rig.close()
 }
 
 fn bind_enabled(cx: &Cx<'_>) -> Outcome {
