@@ -11,7 +11,8 @@
 use ripstop_types::{Errno, FiAddr};
 
 use crate::Buffer;
-use crate::coll::group::{Collectives, Group, State};
+use crate::coll::collectives::Collectives;
+use crate::coll::group::{Group, State};
 use crate::coll::message::{Gone, Kind, Message};
 use crate::coll::operation::mix;
 use crate::coll::probe::{MAX_KEPT_PROBES, Probe};

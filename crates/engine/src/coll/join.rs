@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use ripstop_types::{Errno, FiAddr, Result};
 
 use crate::Buffer;
-use crate::coll::group::{Collectives, Group, Joining, Refused, State};
+use crate::coll::action::{Action, Task};
+use crate::coll::collectives::Collectives;
+use crate::coll::group::{Group, Joining, Refused, State};
 use crate::coll::message::{Gone, Kind, Message};
-use crate::coll::operation::{Action, Task};
 use crate::coll::probe::Probes;
 use crate::id::{EpId, GroupId};
 use crate::ring::{Ring, try_push};

@@ -6,15 +6,20 @@
 //! driver, a protocol engine such as [`stream`](crate::stream), tells it what arrives, and does what
 //! [`Collectives::next_action`] asks for: messages to members, copies, reductions.
 
+mod action;
+mod arrivals;
 mod circle;
+mod collectives;
 mod early;
 mod group;
 mod join;
+mod keep;
 mod message;
 mod operation;
 mod plan;
 mod probe;
 mod progress;
+mod queue;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -23,9 +28,11 @@ mod tests_circle;
 mod tests_talk;
 mod waiting;
 
-pub use group::{Collectives, Joining};
+pub use action::{Action, Outcome, Place, Purpose, Task, Waits};
+pub use arrivals::Arrival;
+pub use collectives::Collectives;
+pub use group::Joining;
 pub use message::{EAGER, Gone, Kind, Message};
-pub use operation::{Action, Outcome, Place, Purpose, Request, Task, Waits};
+pub use operation::Request;
 pub use plan::{Buf, Part, Plan, Range, Step, Then};
-pub use progress::Arrival;
 pub use waiting::Held;

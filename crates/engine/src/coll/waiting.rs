@@ -6,9 +6,11 @@ use core::time::Duration;
 use ripstop_types::{Collective, FiAddr};
 
 use crate::Buffer;
-use crate::coll::group::{Collectives, Group, State};
+use crate::coll::action::{Action, Task, Waits};
+use crate::coll::collectives::Collectives;
+use crate::coll::group::{Group, State};
 use crate::coll::message::{Kind, Message};
-use crate::coll::operation::{Action, Receiving, Sending, Task, Waits};
+use crate::coll::operation::{Receiving, Sending};
 use crate::id::{CollOpId, EpId, GroupId};
 
 /// After how long without progress a member asks those it waits for; a round.

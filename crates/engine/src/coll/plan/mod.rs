@@ -30,6 +30,9 @@ const RING_BYTES: u64 = 64 * 1024 * 1024;
 /// is moved several times.
 const MAX_TREE_BLOCK: u64 = 8 * 1024;
 
+/// How many steps ahead members are asked for data, and data is looked for.
+pub(super) const AHEAD_STEPS: u32 = 16;
+
 /// Which memory of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buf {
