@@ -190,7 +190,7 @@ impl<B: Buffer> Collectives<B> {
     }
 
     /// Data of an operation that is not what its step waits for: it goes to the place of its own
-    /// step if nothing uses that until then, as is so for all that was asked for.
+    /// step if nothing uses that until then, as is so for all that a grant was sent for.
     fn of_later_step(
         &mut self,
         id: CollOpId,
@@ -205,7 +205,7 @@ impl<B: Buffer> Collectives<B> {
         let key = (message.from, message.tag);
         let next = op.index.saturating_add(u32::from(op.step.is_some()));
         let end = match long {
-            true => op.asked,
+            true => op.granted,
             false => next.saturating_add(AHEAD_STEPS),
         };
         let part = |index| Some((index, op.plan.step(index)?.recv));
@@ -263,15 +263,15 @@ impl<B: Buffer> Collectives<B> {
         let missing = |part: &Part| {
             part.peer == peer && self.early_for(Kind::Data, key, (peer, part.tag)).is_none()
         };
-        let waits = |part: &Part| part.peer == peer && part.range.len > EAGER;
+        let needs_grant = |part: &Part| part.peer == peer && part.range.len > EAGER;
         let now = op.step;
         let recv = now.and_then(|step| step.recv.filter(|_| op.receiving == Receiving::Waits));
         let send = now.and_then(|step| step.send.filter(|_| op.sending == Sending::Waits));
         let later = || (next..).map_while(|index| op.plan.step(index));
         let data = recv.iter().any(missing) || later().any(|step| step.recv.iter().any(missing));
         let sends = later().filter_map(|step| step.send).chain(send);
-        let unasked = sends.filter(waits).count() > self.asked_by(key, peer) as usize;
-        if data || unasked {
+        let ungranted = sends.filter(needs_grant).count() > self.granted_by(key, peer) as usize;
+        if data || ungranted {
             self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
         }
     }

@@ -156,7 +156,7 @@ impl<B: Buffer> Collectives<B> {
             ordinal: self.started,
             step: None,
             index: 0,
-            asked: if plan.fits(EAGER) { u32::MAX } else { 0 },
+            granted: if plan.fits(EAGER) { u32::MAX } else { 0 },
             sending: Sending::Done,
             receiving: Receiving::Done,
             unsent: 0,

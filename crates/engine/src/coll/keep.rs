@@ -79,8 +79,8 @@ impl<B: Buffer> Collectives<B> {
         self.find_early(is).is_some()
     }
 
-    /// How many messages that a member has not been sent yet it is ready for.
-    pub(super) fn asked_by(&self, (group, seq): (GroupId, u32), peer: u32) -> u32 {
+    /// How many long messages that have not been sent to a member it has granted.
+    pub(super) fn granted_by(&self, (group, seq): (GroupId, u32), peer: u32) -> u32 {
         let Some(group) = self.groups.get(group) else {
             return 0;
         };
@@ -96,8 +96,8 @@ impl<B: Buffer> Collectives<B> {
         self.early.ids().filter_map(of).fold(0, u32::saturating_add)
     }
 
-    /// One of the messages that a member is ready for is about to be sent.
-    pub(super) fn take_ready(&mut self, id: EarlyId) {
+    /// One of the messages that a member has granted is about to be sent.
+    pub(super) fn use_grant(&mut self, id: EarlyId) {
         if let Some(early) = self.early.get_mut(id) {
             early.message.tag = early.message.tag.saturating_sub(1);
             if early.message.tag == 0 {

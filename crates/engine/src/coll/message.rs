@@ -4,7 +4,8 @@ use ripstop_types::{Errno, numbered};
 
 pub use ripstop_wire::xnet::base::{Coll as Message, CollKind as Kind};
 
-/// Payloads up to this many bytes are sent unasked; longer ones when the receiver is ready.
+/// Payloads up to this many bytes are sent eagerly; longer ones wait for a grant of their receiver
+/// ([`Kind::Ready`]).
 pub const EAGER: u64 = 64 * 1024;
 
 numbered! {

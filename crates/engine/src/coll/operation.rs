@@ -96,8 +96,8 @@ pub(super) struct Op<B> {
     /// The step that is under way, once it is.
     pub(super) step: Option<Step>,
     pub(super) index: u32,
-    /// Up to which step members have heard that what is too long to be sent unasked may come.
-    pub(super) asked: u32,
+    /// The steps before this one have no long message that its sender was not granted.
+    pub(super) granted: u32,
     pub(super) sending: Sending,
     pub(super) receiving: Receiving,
     /// Messages whose bytes have not left.
@@ -107,7 +107,7 @@ pub(super) struct Op<B> {
     pub(super) awake: bool,
     /// Since when nothing has happened, once that was looked at.
     pub(super) since: Option<Duration>,
-    /// How often it has asked since then.
+    /// How often it has queried members since then.
     pub(super) rounds: u32,
     /// The log knows that it waits.
     pub(super) told: bool,

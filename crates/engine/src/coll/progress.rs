@@ -175,46 +175,46 @@ impl<B: Buffer> Collectives<B> {
             None => Sending::Done,
         };
         self.wake(id);
-        self.ask_ahead(id);
+        self.grant_ahead(id);
     }
 
-    /// Says to members that what they may not send unasked may come: what this step is for and
-    /// the next ones, as far as nothing uses its place until then. Much is asked for at once, so
-    /// that few messages do, and nobody has to wait for them.
-    fn ask_ahead(&mut self, id: CollOpId) {
+    /// Grants members their long messages: those of this step and of the next ones, as far as nothing
+    /// uses the place of each until then. One message to a member grants many, so that few are sent
+    /// and nobody has to wait for them.
+    fn grant_ahead(&mut self, id: CollOpId) {
         let Some(op) = self.ops.get_mut(id) else {
             return;
         };
         let index = op.index;
-        // As long as the next one has been asked for too, there is time.
-        if op.asked > index.saturating_add(1) {
+        // As long as the next one has been granted too, there is time.
+        if op.granted > index.saturating_add(1) {
             return;
         }
-        let mut asked = [(0_u32, 0_u32); AHEAD_STEPS as usize];
-        for later in op.asked.max(index)..index.saturating_add(AHEAD_STEPS) {
+        let mut grants = [(0_u32, 0_u32); AHEAD_STEPS as usize];
+        for later in op.granted.max(index)..index.saturating_add(AHEAD_STEPS) {
             let Some(step) = op.plan.step(later) else {
-                op.asked = u32::MAX;
+                op.granted = u32::MAX;
                 break;
             };
             if let Some(part) = step.recv.filter(|part| part.range.len > EAGER) {
                 if !op.plan.is_free(index, later) {
                     break;
                 }
-                let mut places = asked.iter_mut();
+                let mut places = grants.iter_mut();
                 if let Some((peer, count)) =
                     places.find(|(peer, count)| *count == 0 || *peer == part.peer)
                 {
                     (*peer, *count) = (part.peer, count.saturating_add(1));
                 }
             }
-            op.asked = later.saturating_add(1);
+            op.granted = later.saturating_add(1);
         }
-        for (peer, count) in asked.into_iter().take_while(|(_, count)| *count > 0) {
-            self.say_ready(id, peer, count);
+        for (peer, count) in grants.into_iter().take_while(|(_, count)| *count > 0) {
+            self.send_grant(id, peer, count);
         }
     }
 
-    fn say_ready(&mut self, id: CollOpId, peer: u32, count: u32) {
+    fn send_grant(&mut self, id: CollOpId, peer: u32, count: u32) {
         let part = Part {
             peer,
             tag: count,
@@ -260,7 +260,7 @@ impl<B: Buffer> Collectives<B> {
                 .early
                 .get(early)
                 .is_some_and(|early| early.message.check == op.check);
-            self.take_ready(early);
+            self.use_grant(early);
             if !same {
                 return self.fail(id, Errno::EINVAL, Some(Gone::Mismatch));
             }

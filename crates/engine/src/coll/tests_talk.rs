@@ -151,7 +151,7 @@ fn deliver(coll: &mut Members, message: &Message) -> Arrival<Mem> {
 const BACK: u32 = 1 << 24;
 
 #[test]
-fn all_long_messages_are_asked_for_at_the_start() {
+fn all_long_messages_are_granted_at_the_start() {
     let (_, said) = started();
     let ready: Vec<(Kind, u32)> = said.iter().map(|m| (m.kind, m.tag)).collect();
     assert_eq!(ready, [(Kind::Ready, 2), (Kind::Ready, 2)]);
@@ -181,7 +181,7 @@ fn data_of_a_later_step_goes_to_its_place_once() {
 }
 
 #[test]
-fn what_was_not_asked_for_breaks_the_connection() {
+fn a_long_message_without_a_grant_breaks_the_connection() {
     let (mut coll, said) = started();
     for (from, tag, len) in [
         // Of another length, from another member, of no step.
@@ -225,7 +225,7 @@ fn a_member_that_is_done_without_what_it_must_get_does_something_else() {
                 stranger(coll);
             }
         });
-        // All data of member 1 is there, but it has never asked for that of this one.
+        // All data of member 1 is there, but it has never granted that of this one.
         for (tag, len) in [(0, 512 << 10), (BACK, 512 << 10)] {
             match deliver(&mut coll, &data(&said[0], 1, tag, len)) {
                 Arrival::Into { of, .. } => coll.arrived(of),

@@ -1,5 +1,5 @@
-//! What happens while nothing does: questions to those that are waited for, a word for the log,
-//! and an end where members wait for each other in different groups.
+//! What happens while nothing arrives, in rounds of a second ([`Collectives::tick`]): queries to those that are waited
+//! for, a line for the log, and an end where members wait for each other in different groups.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::coll::message::{Kind, Message};
 use crate::coll::operation::{Receiving, Sending};
 use crate::id::{CollOpId, EpId, GroupId};
 
-/// After how long without progress a member asks those it waits for; a round.
+/// After how long without progress a member queries those it waits for: a round.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// Rounds until the log hears of it.
@@ -103,7 +103,7 @@ impl<B: Buffer> Collectives<B> {
             if now.saturating_sub(since) >= ROUND {
                 op.since = Some(now);
                 op.rounds = op.rounds.saturating_add(1);
-                self.ask(id);
+                self.query(id);
                 self.tell_of_operation(id);
             }
         }
@@ -203,8 +203,8 @@ impl<B: Buffer> Collectives<B> {
         self.push(Action::Task(Task::Waits { group: id, waits }));
     }
 
-    /// Asks the members that an operation waits for.
-    fn ask(&mut self, id: CollOpId) {
+    /// Queries the members that an operation waits for: whether it has ended there.
+    fn query(&mut self, id: CollOpId) {
         let Some(op) = self.ops.get(id) else { return };
         let Some(step) = op.step else { return };
         let recv = step.recv.filter(|_| op.receiving == Receiving::Waits);
@@ -216,17 +216,17 @@ impl<B: Buffer> Collectives<B> {
         let (ep, name, me) = (group.ep, group.id, group.me);
         let peers = [recv, send].map(|part| Some((part?.peer, group.member(part?.peer)?)));
         for (rank, to) in peers.into_iter().flatten() {
-            let question = Message {
+            let query = Message {
                 kind: Kind::Ask,
                 group: name,
                 check,
                 seq,
-                // Who is asked: one that knows no such group can say so.
+                // Who is queried: one that knows no such group can say so.
                 tag: rank,
                 from: me,
                 len: 0,
             };
-            self.tell(ep, to, question);
+            self.tell(ep, to, query);
         }
     }
 }

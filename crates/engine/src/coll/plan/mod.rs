@@ -30,7 +30,7 @@ const RING_BYTES: u64 = 64 * 1024 * 1024;
 /// is moved several times.
 const MAX_TREE_BLOCK: u64 = 8 * 1024;
 
-/// How many steps ahead members are asked for data, and data is looked for.
+/// How many steps ahead long messages are granted, and the step of one that arrives is looked for.
 pub(super) const AHEAD_STEPS: u32 = 16;
 
 /// Which memory of a member.
