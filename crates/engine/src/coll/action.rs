@@ -128,12 +128,14 @@ pub enum Task<B> {
         /// Which of them is the left one.
         flip: bool,
     },
-    /// Somebody has been waited for long: a word for the log.
+    /// Write to the log that a member has been waited for long.
     Waits {
         /// The group.
         group: GroupId,
-        /// Who.
-        waits: Waits,
+        /// What waits, and for whom.
+        held: Held,
+        /// That member waits as well, for this one or for one that does so, to join another group.
+        crossed: bool,
     },
     /// A group has been joined, or not.
     Joined {
@@ -153,13 +155,13 @@ pub enum Purpose {
     Early(EarlyId),
 }
 
-/// Somebody who has been waited for long; see [`Task::Waits`].
+/// What waits for another member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waits {
+pub struct Held {
+    /// The endpoint.
+    pub ep: EpId,
     /// The operation and its number in the group, or `None` while the group is being joined.
     pub operation: Option<(Collective, u32)>,
-    /// For how long.
-    pub long: Duration,
     /// The members of the group.
     pub members: u32,
     /// The rank of the one that is waited for.
@@ -168,6 +170,6 @@ pub struct Waits {
     pub member: FiAddr,
     /// How many others are waited for besides.
     pub others: u32,
-    /// It waits as well, for this member or for one that does so, to join another group.
-    pub crossed: bool,
+    /// Since when nothing has happened, up to a round more.
+    pub age: Duration,
 }

@@ -28,11 +28,10 @@ mod tests_circle;
 mod tests_talk;
 mod waiting;
 
-pub use action::{Action, Outcome, Place, Purpose, Task, Waits};
+pub use action::{Action, Held, Outcome, Place, Purpose, Task};
 pub use arrivals::Arrival;
 pub use collectives::Collectives;
 pub use group::Joining;
 pub use message::{EAGER, Gone, Kind, Message};
 pub use operation::Request;
 pub use plan::{Buf, Part, Plan, Range, Step, Then};
-pub use waiting::Held;

@@ -7,7 +7,7 @@ use std::vec::Vec;
 use ripstop_types::{AtomicOp, Collective, Datatype, Errno, FiAddr};
 
 use super::{
-    Action, Arrival, Collectives, Joining, Kind, Message, Place, Purpose, Request, Task, Waits,
+    Action, Arrival, Collectives, Held, Joining, Kind, Message, Place, Purpose, Request, Task,
 };
 use crate::common::Mem;
 use crate::id::{ConnId, EpId, GroupId, SlotId};
@@ -42,7 +42,8 @@ struct Told {
     /// What joins ended with.
     joins: Vec<Option<Errno>>,
     /// What the log is to know.
-    waits: Vec<Waits>,
+    /// What waits, and whether the member it waits for does as well.
+    waits: Vec<(Held, bool)>,
 }
 
 /// Carries what members say to each other until they are silent.
@@ -56,7 +57,9 @@ fn carry(members: &mut [Members]) -> Told {
                         deliver_to(&mut members[to.0 as usize], from, &message);
                     }
                     Action::Task(Task::Joined { error, .. }) => told.joins.push(error),
-                    Action::Task(Task::Waits { waits, .. }) => told.waits.push(waits),
+                    Action::Task(Task::Waits { held, crossed, .. }) => {
+                        told.waits.push((held, crossed))
+                    }
                     _ => {}
                 }
             }
@@ -298,7 +301,7 @@ fn members_that_wait_for_each_other_in_different_groups_end() {
         join(&mut members[1], &sets[1], 1, SETS[1]);
         let told = pass(&mut members, 0..8);
         assert_eq!(told.joins, [], "too early: {sets:?}");
-        assert!(told.waits.iter().any(|waits| waits.crossed), "{sets:?}");
+        assert!(told.waits.iter().any(|(_, crossed)| *crossed), "{sets:?}");
         let told = pass(&mut members, 8..30);
         assert_eq!(told.joins, [Some(Errno::EINVAL); 2], "{sets:?}");
     }
@@ -326,7 +329,7 @@ fn members_that_wait_for_each_other_in_a_circle_end() {
             join_in_circle(&mut members, n, first);
             let told = pass(&mut members, 0..10);
             assert_eq!(told.joins, [], "too early: {n}");
-            assert!(told.waits.iter().any(|waits| waits.crossed), "{n}");
+            assert!(told.waits.iter().any(|(_, crossed)| *crossed), "{n}");
             let told = pass(&mut members, 10..30);
             assert_eq!(told.joins, vec![Some(Errno::EINVAL); n as usize], "{n}");
         }
@@ -360,7 +363,7 @@ fn a_chain_of_waiting_members_is_no_circle() {
     }
     let told = pass(&mut members, 0..100);
     assert_eq!(told.joins, []);
-    assert!(told.waits.iter().all(|waits| !waits.crossed));
+    assert!(told.waits.iter().all(|(_, crossed)| !crossed));
     for me in 1..5 {
         join(&mut members[me as usize], &[me - 1, me], me, 99 + me);
     }
@@ -517,11 +520,11 @@ fn a_member_that_comes_late_is_waited_for() {
     join(&mut members[0], &[0, 1], 0, SETS[0]);
     let told = pass(&mut members, 0..300);
     assert_eq!(told.joins, []);
-    let [waits] = told.waits[..] else {
-        panic!("more than a word: {told:?}");
+    let [(held, crossed)] = told.waits[..] else {
+        panic!("not one line for the log: {told:?}");
     };
-    assert_eq!((waits.rank, waits.member), (1, FiAddr(1)));
-    assert!(!waits.crossed && waits.operation.is_none());
+    assert_eq!((held.rank, held.member), (1, FiAddr(1)));
+    assert!(!crossed && held.operation.is_none());
     join(&mut members[1], &[0, 1], 1, SETS[0]);
     assert_eq!(carry(&mut members).joins, [None; 2]);
 }
@@ -544,13 +547,13 @@ fn an_operation_that_waits_says_for_whom_once() {
     for second in 0..30 {
         coll.tick(Duration::from_secs(second));
         for action in actions(&mut coll) {
-            if let Action::Task(Task::Waits { waits: found, .. }) = action {
-                waits.push((second, found));
+            if let Action::Task(Task::Waits { held, .. }) = action {
+                waits.push((second, held));
             }
         }
     }
     let [(second, found)] = waits[..] else {
-        panic!("more than a word: {waits:?}");
+        panic!("not one line for the log: {waits:?}");
     };
     assert_eq!(second, 5);
     assert_eq!(found.operation, Some((Collective::Allreduce, 0)));

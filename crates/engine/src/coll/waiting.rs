@@ -3,15 +3,15 @@
 
 use core::time::Duration;
 
-use ripstop_types::{Collective, FiAddr};
+use ripstop_types::FiAddr;
 
 use crate::Buffer;
-use crate::coll::action::{Action, Task, Waits};
+use crate::coll::action::{Action, Held, Task};
 use crate::coll::collectives::Collectives;
 use crate::coll::group::{Group, State};
 use crate::coll::message::{Kind, Message};
-use crate::coll::operation::{Receiving, Sending};
-use crate::id::{CollOpId, EpId, GroupId};
+use crate::coll::operation::{Op, Receiving, Sending};
+use crate::id::{CollOpId, GroupId};
 
 /// After how long without progress a member queries those it waits for: a round.
 const ROUND: Duration = Duration::from_secs(1);
@@ -26,48 +26,12 @@ const MAX_NAMED: usize = 4;
 /// wait for ever.
 const DEADLOCK_ROUNDS: u32 = 10;
 
-/// What waits for another member.
-#[derive(Clone, Copy, Debug)]
-pub struct Held {
-    /// The endpoint.
-    pub ep: EpId,
-    /// The operation and its number in the group, or `None` while the group is being joined.
-    pub operation: Option<(Collective, u32)>,
-    /// The members of the group.
-    pub members: u32,
-    /// The rank of the one that is waited for.
-    pub rank: u32,
-    /// Its place in the address vector.
-    pub member: FiAddr,
-    /// How many others are waited for besides.
-    pub others: u32,
-    /// Since when nothing has happened, up to a round more.
-    pub age: Duration,
-}
-
 impl<B: Buffer> Collectives<B> {
     /// Shows what waits for other members.
     pub fn visit_held(&self, visit: &mut dyn FnMut(Held)) {
         for id in self.ops.ids() {
-            let Some(op) = self.ops.get(id).filter(|op| op.error.is_none()) else {
-                continue;
-            };
-            let Some(step) = op.step else { continue };
-            let recv = step.recv.filter(|_| op.receiving != Receiving::Done);
-            let send = step.send.filter(|_| op.sending != Sending::Done);
-            let (Some(part), Some(group)) = (recv.or(send), self.groups.get(op.group)) else {
-                continue;
-            };
-            if let Some(member) = group.member(part.peer) {
-                visit(Held {
-                    ep: group.ep,
-                    operation: Some((op.plan.collective(), op.seq)),
-                    members: group.n(),
-                    rank: part.peer,
-                    member,
-                    others: 0,
-                    age: ROUND.saturating_mul(op.rounds),
-                });
+            if let Some(held) = self.held_operation(id) {
+                visit(held);
             }
         }
         for id in self.groups.ids() {
@@ -75,22 +39,31 @@ impl<B: Buffer> Collectives<B> {
             let Some(group) = self.groups.get(id).filter(joining) else {
                 continue;
             };
-            let others = group.awaited().count().saturating_sub(1);
             for rank in group.awaited().take(MAX_NAMED) {
-                let Some(member) = group.member(rank) else {
-                    continue;
-                };
-                visit(Held {
-                    ep: group.ep,
-                    operation: None,
-                    members: group.n(),
-                    rank,
-                    member,
-                    others: u32::try_from(others).unwrap_or(u32::MAX),
-                    age: ROUND.saturating_mul(group.rounds),
-                });
+                if let Some(held) = group.held_join(rank) {
+                    visit(held);
+                }
             }
         }
+    }
+
+    /// The operation, if its step waits for a member.
+    fn held_operation(&self, id: CollOpId) -> Option<Held> {
+        let op = self.ops.get(id).filter(|op| op.error.is_none())?;
+        let step = op.step?;
+        let recv = step.recv.filter(|_| op.receiving != Receiving::Done);
+        let send = step.send.filter(|_| op.sending != Sending::Done);
+        let rank = recv.or(send)?.peer;
+        let group = self.groups.get(op.group)?;
+        Some(Held {
+            ep: group.ep,
+            operation: Some((op.plan.collective(), op.seq)),
+            members: group.n(),
+            rank,
+            member: group.member(rank)?,
+            others: 0,
+            age: ROUND.saturating_mul(op.rounds),
+        })
     }
 
     /// Time has passed. Returns whether to call again soon.
@@ -104,7 +77,7 @@ impl<B: Buffer> Collectives<B> {
                 op.since = Some(now);
                 op.rounds = op.rounds.saturating_add(1);
                 self.query(id);
-                self.tell_of_operation(id);
+                self.log_operation(id);
             }
         }
         for id in self.groups.every_id() {
@@ -122,39 +95,24 @@ impl<B: Buffer> Collectives<B> {
         !self.ops.is_empty() || self.groups.position(joining).is_some()
     }
 
-    /// A word for the log, once for each operation.
-    fn tell_of_operation(&mut self, id: CollOpId) {
-        let Some(op) = self.ops.get_mut(id) else {
+    /// Has a line written to the log, once for each operation.
+    fn log_operation(&mut self, id: CollOpId) {
+        let due = |op: &&Op<B>| op.rounds >= LOG_ROUNDS && !op.told;
+        let Some(group) = self.ops.get(id).filter(due).map(|op| op.group) else {
             return;
         };
-        if op.rounds < LOG_ROUNDS || op.told {
-            return;
-        }
-        let Some(step) = op.step else { return };
-        let recv = step.recv.filter(|_| op.receiving != Receiving::Done);
-        let send = step.send.filter(|_| op.sending != Sending::Done);
-        let Some(part) = recv.or(send) else { return };
-        op.told = true;
-        let operation = Some((op.plan.collective(), op.seq));
-        let group_id = op.group;
-        let Some(group) = self.groups.get(group_id) else {
+        let Some(held) = self.held_operation(id) else {
             return;
         };
-        if let Some(member) = group.member(part.peer) {
-            let waits = Waits {
-                operation,
-                long: ROUND.saturating_mul(LOG_ROUNDS),
-                members: group.n(),
-                rank: part.peer,
-                member,
-                others: 0,
-                crossed: false,
-            };
-            self.push(Action::Task(Task::Waits {
-                group: group_id,
-                waits,
-            }));
+        if let Some(op) = self.ops.get_mut(id) {
+            op.told = true;
         }
+        let crossed = false;
+        self.push(Action::Task(Task::Waits {
+            group,
+            held,
+            crossed,
+        }));
     }
 
     /// A round of a group that is being joined.
@@ -168,39 +126,29 @@ impl<B: Buffer> Collectives<B> {
         let crossed = group.next_round();
         self.probe(id);
         if rounds == LOG_ROUNDS {
-            self.tell_of_join(id, circling);
+            self.log_join(id, circling);
         }
         if crossed >= DEADLOCK_ROUNDS {
             self.end_circle(id);
         }
     }
 
-    fn tell_of_join(&mut self, id: GroupId, circling: Option<FiAddr>) {
+    /// Has a line written to the log: for whom a join waits, first of all for one that is seen to wait itself.
+    fn log_join(&mut self, id: GroupId, circling: Option<FiAddr>) {
         let Some(group) = self.groups.get(id) else {
             return;
         };
         let waits_too = |rank: &u32| circling.is_some() && group.member(*rank) == circling;
-        let Some(rank) = group
-            .awaited()
-            .find(waits_too)
-            .or_else(|| group.awaited().next())
-        else {
-            return;
-        };
-        let Some(member) = group.member(rank) else {
-            return;
-        };
-        let others = group.awaited().count().saturating_sub(1);
-        let waits = Waits {
-            operation: None,
-            long: ROUND.saturating_mul(LOG_ROUNDS),
-            members: group.n(),
-            rank,
-            member,
-            others: u32::try_from(others).unwrap_or(u32::MAX),
-            crossed: circling.is_some(),
-        };
-        self.push(Action::Task(Task::Waits { group: id, waits }));
+        let first = group.awaited().find(waits_too);
+        let rank = first.or_else(|| group.awaited().next());
+        if let Some(held) = rank.and_then(|rank| group.held_join(rank)) {
+            let (group, crossed) = (id, circling.is_some());
+            self.push(Action::Task(Task::Waits {
+                group,
+                held,
+                crossed,
+            }));
+        }
     }
 
     /// Queries the members that an operation waits for: whether it has ended there.
@@ -236,5 +184,19 @@ impl Group {
     pub(super) fn awaited(&self) -> impl Iterator<Item = u32> + '_ {
         let leader = (self.me != 0).then_some(0);
         self.missing.iter().copied().chain(leader)
+    }
+
+    /// That the join waits for this member.
+    fn held_join(&self, rank: u32) -> Option<Held> {
+        let others = self.awaited().count().saturating_sub(1);
+        Some(Held {
+            ep: self.ep,
+            operation: None,
+            members: self.n(),
+            rank,
+            member: self.member(rank)?,
+            others: u32::try_from(others).unwrap_or(u32::MAX),
+            age: ROUND.saturating_mul(self.rounds),
+        })
     }
 }

@@ -4,7 +4,7 @@
 use ripstop_core::av::set::set_flag;
 use ripstop_core::eq::{Event, EventError};
 use ripstop_core::provider::{CollCall, JoinCall, Token};
-use ripstop_engine::coll::{Joining, Place, Request, Task, Waits};
+use ripstop_engine::coll::{Held, Joining, Place, Request, Task};
 use ripstop_engine::id::{EpId, GroupId, SlotId};
 use ripstop_engine::stream::{CollAction, CollPlan, CollSend};
 use ripstop_mem::{UserBuf, atomic, copy, copy_in, copy_out};
@@ -186,7 +186,13 @@ impl<T: Transport> State<T> {
                         self.engine.coll_no_memory(op);
                     }
                 }
-                CollAction::Task(Task::Waits { group, waits }) => self.log_waits(group, &waits),
+                CollAction::Task(Task::Waits {
+                    group,
+                    held,
+                    crossed,
+                }) => {
+                    self.log_waits(group, &held, crossed);
+                }
                 CollAction::Task(Task::Joined { group, error }) => self.tell_joined(group, error),
             }
         }
@@ -356,25 +362,25 @@ impl<T: Transport> State<T> {
     }
 
     /// Says in the log who is waited for.
-    fn log_waits(&self, id: GroupId, waits: &Waits) {
-        let Waits {
-            long,
+    fn log_waits(&self, id: GroupId, held: &Held, crossed: bool) {
+        let Held {
+            age,
             members,
             rank,
             others,
             ..
-        } = *waits;
+        } = *held;
         let Some(group) = self.groups.get(id) else {
             return;
         };
         let ep = self.eps.get(group.ep);
         let av = ep.and_then(|ep| self.avs.find(ep.rdm.as_ref()?.av));
-        let peer = match av.and_then(|av| av.lookup(waits.member)) {
+        let peer = match av.and_then(|av| av.lookup(held.member)) {
             Some(peer) => format!("{peer} (rank {rank} of {members})"),
             None => format!("rank {rank} of {members}"),
         };
-        let long = long.as_secs();
-        if let Some((coll, number)) = waits.operation {
+        let long = age.as_secs();
+        if let Some((coll, number)) = held.operation {
             log_warn!(
                 T::EpData,
                 "{coll:?} {number} of a group has waited {long} s for {peer}"
@@ -385,7 +391,7 @@ impl<T: Transport> State<T> {
             0 => String::new(),
             _ => format!(" and {others} more"),
         };
-        let why = match waits.crossed {
+        let why = match crossed {
             true => "; it or others wait for this endpoint to join another group",
             false => "",
         };
