@@ -54,7 +54,7 @@ impl Transport for Tcp {
         let socket = Socket::tcp_bound(addr, params.range_for(addr))?;
         // What is accepted here comes from this machine.
         if addr.ip().is_loopback() {
-            choose_congestion(&socket);
+            use_reno(&socket);
         }
         Ok(TcpSocket(socket))
     }
@@ -115,7 +115,7 @@ where
         Origin::Listening(at) => Socket::tcp_for(to, near(SocketAddr::new(at.ip(), 0)))?,
         Origin::Address(source) => Socket::tcp_for(to, source.and_then(near))?,
     };
-    within_machine(&socket, to);
+    tune_if_local(&socket, to);
     let (socket, progress) = socket.connect_to(to)?;
     Ok((TcpSocket(socket), progress))
 }
@@ -239,7 +239,7 @@ impl Listener for TcpSocket {
     fn accept(&self) -> Result<Option<(Self, SocketAddr)>> {
         let accepted = self.0.accept()?;
         Ok(accepted.map(|(socket, peer)| {
-            within_machine(&socket, &peer);
+            tune_if_local(&socket, &peer);
             (Self(socket), peer)
         }))
     }
@@ -249,22 +249,22 @@ impl Listener for TcpSocket {
     }
 }
 
-/// Between processes of one machine there is no network whose load is to be found out. What the
+/// Has a socket use the congestion control `reno`. Between processes of one machine there is no network whose load is to be found out. What the
 /// system chooses for those that have one may pace the sender by a timer and keep its window
 /// small: with `bbr`, parts of a large message then leave when the receiver's acknowledgements
 /// come, on the processor of the receiver, in another order than they were written, and some
 /// twice. How much varies by run, and so does the bandwidth.
-fn choose_congestion(socket: &Socket) {
-    // Without it, as the system has it.
+fn use_reno(socket: &Socket) {
+    // Where the system lacks it, its default stays.
     let _ = socket.set_congestion("reno");
 }
 
-/// See [`choose_congestion`]; for a socket that is or will be connected to `peer`.
-fn within_machine(socket: &Socket, peer: &SocketAddr) {
+/// See [`use_reno`]: for a socket that is or will be connected to `peer`.
+fn tune_if_local(socket: &Socket, peer: &SocketAddr) {
     let peer = peer.ip();
     let is_here = |own: SocketAddr| own.ip() == peer;
     if peer.is_loopback() || socket.local_addr().is_ok_and(is_here) {
-        choose_congestion(socket);
+        use_reno(socket);
     }
 }
 

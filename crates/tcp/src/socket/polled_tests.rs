@@ -1,5 +1,5 @@
-//! The objects over sockets of which epoll tells nothing but that there is something to read, as if
-//! it were a doorbell: the rest is seen by polling.
+//! The objects over a transport whose links the domain polls itself (`Readiness::POLLS_LINKS`, as shm's rings): sockets
+//! of which only polling tells that they can be read or written, and which wake a sleeper as a doorbell does.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use super::{common, *};
 use crate::TcpProvider;
 
 #[derive(Debug)]
-struct Looked;
+struct PolledTcp;
 
-/// How often looking found room to write, and how often somebody was about to sleep.
-static ROOM: AtomicUsize = AtomicUsize::new(0);
+/// How often a poll found room to write.
+static WRITABLE: AtomicUsize = AtomicUsize::new(0);
+/// How often a thread was about to sleep, so that peers had to tell.
 static ARMED: AtomicUsize = AtomicUsize::new(0);
 /// Domains that closed while their peers had to tell, though nobody slept there.
-static LEFT: AtomicUsize = AtomicUsize::new(0);
+static ARMED_AT_CLOSE: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
 struct PolledReadiness {
@@ -37,7 +38,7 @@ struct PolledReadiness {
 
 impl Drop for PolledReadiness {
     fn drop(&mut self) {
-        LEFT.fetch_add(usize::from(self.armed), Ordering::Relaxed);
+        ARMED_AT_CLOSE.fetch_add(usize::from(self.armed), Ordering::Relaxed);
     }
 }
 
@@ -79,7 +80,7 @@ impl Readiness<TcpSocket> for PolledReadiness {
         let mut events = Events::with_capacity(8);
         self.epoll.poll(&mut events).unwrap();
         let room = events.iter().filter(|event| event.writable()).count();
-        ROOM.fetch_add(room, Ordering::Relaxed);
+        WRITABLE.fetch_add(room, Ordering::Relaxed);
         ready.extend(events.iter().map(|event| ReadyLink {
             id: ConnId::new(event.token as u32).expect("a link that was added"),
             what: Interest {
@@ -100,7 +101,7 @@ impl Readiness<TcpSocket> for PolledReadiness {
     }
 }
 
-impl Transport for Looked {
+impl Transport for PolledTcp {
     const NAME: &'static str = NAME;
     const AFTER_READS: bool = Tcp::AFTER_READS;
     type Params = Params;
@@ -177,12 +178,12 @@ fn open<D: Domain>(domain: &Arc<D>, info: &Info) -> End<D> {
     End { ep, cq, av }
 }
 
-fn fabric(info: &Info) -> Arc<Fabric<Looked>> {
+fn fabric(info: &Info) -> Arc<Fabric<PolledTcp>> {
     Arc::new(Fabric::new(info.fabric.clone(), Arc::new(Params::read())))
 }
 
 #[test]
-fn messages_flow_where_only_looking_tells_of_them() {
+fn messages_flow_over_links_that_must_be_polled() {
     const ENDS: usize = 5;
     let info = info(Threading::Domain);
     let fabric = fabric(&info);
@@ -233,7 +234,7 @@ fn messages_flow_where_only_looking_tells_of_them() {
             assert_eq!(from, others);
         }
     }
-    assert!(ROOM.load(Ordering::Relaxed) > 0);
+    assert!(WRITABLE.load(Ordering::Relaxed) > 0);
 }
 
 fn wait<D: Domain>(end: &End<D>, mut entries: usize) {
@@ -271,7 +272,7 @@ fn turn<D: Domain>(end: &End<D>, to: FiAddr, first: bool) {
 }
 
 #[test]
-fn who_sleeps_is_woken_where_only_looking_tells() {
+fn a_thread_that_sleeps_is_woken_over_links_that_must_be_polled() {
     let info = info(Threading::Safe);
     let fabric = fabric(&info);
     let [near, far] = [(); 2].map(|()| fabric.safe_domain(&info).unwrap());
@@ -285,11 +286,11 @@ fn who_sleeps_is_woken_where_only_looking_tells() {
     });
     assert!(ARMED.load(Ordering::Relaxed) > before);
     drop((near, far, fabric));
-    assert_eq!(LEFT.load(Ordering::Relaxed), 0);
+    assert_eq!(ARMED_AT_CLOSE.load(Ordering::Relaxed), 0);
 }
 
 #[test]
-fn peers_need_not_tell_once_the_program_has_what_it_would_sleep_for() {
+fn a_domain_disarms_once_the_program_has_what_it_would_sleep_for() {
     let info = info(Threading::Safe);
     let fabric = fabric(&info);
     let [near, far] = [(); 2].map(|()| fabric.safe_domain(&info).unwrap());
@@ -316,5 +317,5 @@ fn peers_need_not_tell_once_the_program_has_what_it_would_sleep_for() {
         }
     }
     drop((text, room, near, far, fabric));
-    assert_eq!(LEFT.load(Ordering::Relaxed), 0);
+    assert_eq!(ARMED_AT_CLOSE.load(Ordering::Relaxed), 0);
 }

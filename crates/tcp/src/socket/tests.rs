@@ -41,8 +41,8 @@ fn info(provider: &TcpProvider, domain: u32, tx: u32, node: &str) -> Option<Info
     provider.getinfo(&request).infos.into_iter().next()
 }
 
-/// What the sockets of an endpoint that has sent itself a message carry.
-fn sent_as(domain: u32, tx: u32, node: &str) -> Vec<u8> {
+/// The type of service of the sockets of an endpoint that has sent itself a message.
+fn tos_of(domain: u32, tx: u32, node: &str) -> Vec<u8> {
     look(domain, tx, node, |socket| socket.tos().unwrap())
 }
 
@@ -88,16 +88,16 @@ fn packets_carry_the_class_of_the_endpoint_else_of_the_domain() {
         (DSCP_34, 0, 34 << 2),
         (DSCP_34, LOW_LATENCY, 18 << 2),
     ] {
-        let found = sent_as(domain, tx, "127.0.0.1");
+        let found = tos_of(domain, tx, "127.0.0.1");
         assert_eq!(found, [expected, expected], "{domain:#x}, {tx:#x}");
     }
     if std::net::TcpListener::bind("[::1]:0").is_ok() {
-        assert_eq!(sent_as(0, DSCP_34, "::1"), [34 << 2; 2]);
+        assert_eq!(tos_of(0, DSCP_34, "::1"), [34 << 2; 2]);
     }
 }
 
 #[test]
-fn what_stays_on_this_machine_is_not_measured_as_a_network() {
+fn connections_within_this_machine_use_reno() {
     let congestion = |socket: &Socket| socket.congestion().unwrap();
     assert_eq!(look(0, 0, "127.0.0.1", congestion), ["reno"; 2]);
     if std::net::TcpListener::bind("[::1]:0").is_ok() {
@@ -112,7 +112,7 @@ fn what_stays_on_this_machine_is_not_measured_as_a_network() {
     let elsewhere = SocketAddr::from(([192, 0, 2, 7], 9));
     let socket = Socket::tcp_for(&elsewhere, None).unwrap();
     let before = congestion(&socket);
-    super::within_machine(&socket, &elsewhere);
+    super::tune_if_local(&socket, &elsewhere);
     assert_eq!(congestion(&socket), before);
 }
 
