@@ -50,7 +50,11 @@ impl Context<'_> {
     }
 }
 
-/// The operations of an owner, if they are there up to the field that ends at `size`.
+/// The operations of an owner, whose table has a `size` and must go on to the field at offset `least`: it may be older
+/// than what came later.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for null, and for a table that ends before.
 ///
 /// # Safety
 ///
