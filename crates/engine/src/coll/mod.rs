@@ -5,6 +5,15 @@
 //! the steps of that member. [`Collectives`] has the groups and the operations in flight. Its
 //! driver, a protocol engine such as [`stream`](crate::stream), tells it what arrives, and does what
 //! [`Collectives::next_action`] asks for: messages to members, copies, reductions.
+//!
+//! | to mend | modules |
+//! |---|---|
+//! | a join that does not end | `join`; `circle` with `probe`, where members wait for each other |
+//! | an operation that hangs | `progress` (its steps, sends and grants), `arrivals` (what a message does), `keep` (`early` messages), `waiting` (queries, lines for the log) |
+//! | a wrong result | `plan` |
+//! | what the driver is asked to do | `action`, `queue` |
+//!
+//! `collectives` starts and ends operations; `group`, `operation` and `message` are what the others work on.
 
 mod action;
 mod arrivals;
