@@ -7,7 +7,7 @@ use ripstop_core::eq::EventQueue;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{
     self, AtomicCall, CollCall, DataCall, Direction, EpOption, JoinCall, RecvKind, RmaCall,
-    SendKind, Threshold, Token,
+    SendKind, Threshold, Token, same_domain,
 };
 use ripstop_core::{Address, ProgressSource, fi_warn};
 use ripstop_ibverbs::{Operation, Remote};
@@ -109,9 +109,7 @@ impl provider::Endpoint for Endpoint {
         if !tx && !rx {
             return Err(Errno::EINVAL);
         }
-        if !Arc::ptr_eq(&cq.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        same_domain(NAME, "the completion queue", &self.domain, &cq.domain)?;
         let mut bound = self.unfinished()?;
         if tx && bound.tx_cq.is_some() || rx && bound.rx_cq.is_some() {
             return Err(Errno::EINVAL);
@@ -133,17 +131,13 @@ impl provider::Endpoint for Endpoint {
         if !KNOWN.contains(flags) || flags.is_empty() {
             return Err(Errno::EBADFLAGS);
         }
-        if !Arc::ptr_eq(&counter.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        same_domain(NAME, "the counter", &self.domain, &counter.domain)?;
         self.unfinished()?.counting.bind(counter, flags)
     }
 
     fn bind_av(&self, av: &Arc<Av>) -> Result<()> {
         let datagrams = self.link.datagrams()?;
-        if !Arc::ptr_eq(&av.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        same_domain(NAME, "the address vector", &self.domain, &av.domain)?;
         let _unfinished = self.unfinished()?;
         datagrams.bind(av)
     }
@@ -156,9 +150,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn bind_srx(&self, srx: &Arc<SharedRx>) -> Result<()> {
-        if !Arc::ptr_eq(&srx.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        same_domain(NAME, "the receive context", &self.domain, &srx.domain)?;
         let mut bound = self.unfinished()?;
         match bound.srx {
             Some(_) => Err(Errno::EINVAL),

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use ripstop_core::log::Subsys;
-use ripstop_core::provider::{self, DataCall, EpOption, RecvKind, Threshold};
+use ripstop_core::provider::{self, DataCall, EpOption, RecvKind, Threshold, same_domain};
 use ripstop_core::{RxAttr, fi_warn};
 use ripstop_ibverbs::{RecvRequest, Sge, Srq};
 use ripstop_mem::UserBuf;
@@ -229,9 +229,7 @@ impl provider::SharedRx for SharedRx {
         if flags != Flags::RECV {
             return Err(Errno::EBADFLAGS);
         }
-        if !Arc::ptr_eq(&cq.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        same_domain(NAME, "the completion queue", &self.domain, &cq.domain)?;
         self.cq.set(Arc::clone(cq)).map_err(|_| Errno::EINVAL)
     }
 
@@ -239,9 +237,7 @@ impl provider::SharedRx for SharedRx {
         if flags != Flags::RECV {
             return Err(Errno::EBADFLAGS);
         }
-        if !Arc::ptr_eq(&counter.domain, &self.domain) {
-            return Err(Errno::EDOMAIN);
-        }
+        same_domain(NAME, "the counter", &self.domain, &counter.domain)?;
         self.counter
             .set(Arc::clone(counter))
             .map_err(|_| Errno::EINVAL)
