@@ -2,8 +2,9 @@
 //!
 //! What their runner, `DIR/bin/runfabtests.sh`, says of each test is held against the committed
 //! list `interop/fabtests.toml`: a listed test that does not pass has failed, and so has one that
-//! passes and is not listed.
+//! passes and is not listed. Providers of RDMA devices run in guests of the laboratory.
 
+mod guest;
 mod list;
 mod outcome;
 
@@ -21,9 +22,11 @@ use indicatif::ProgressBar;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::dist;
+use crate::lab::Unavailable;
 use crate::test::process::{self, End, Interrupt};
 use crate::test::tally::Tally;
 use crate::workspace::Workspace;
+use guest::GuestRun;
 use list::{List, Set};
 use outcome::Outcomes;
 
@@ -69,7 +72,8 @@ pub(crate) struct Options {
     /// Where fabtests are installed: the folder with bin/runfabtests.sh.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The provider to test, tcp, shm, lnx or tcp;ofi_rxm; may be given several times. All of them if not said.
+    /// The provider to test, as the list names it: tcp, shm, lnx or tcp;ofi_rxm; with a kernel, such as verbs;ofi_rxm/6.1, in a
+    /// guest of the laboratory. May be given several times; all of them if not said.
     #[arg(long, value_name = "NAME")]
     provider: Vec<String>,
     /// A set of their runner, as interop/fabtests.toml names it; may be given several times.
@@ -133,10 +137,25 @@ pub(crate) fn run(ws: &Workspace, options: &Options) -> anyhow::Result<bool> {
     println!("library: {}", bench.library.display());
     let mut total = Tally::default();
     for (provider, name, set) in sets {
-        total += bench.run(provider, name, set)?;
+        total += match guest::parse(provider) {
+            None => bench.run(provider, name, set)?,
+            Some(_) => bench.run_in_guest(ws, provider, name, set)?,
+        };
     }
     println!("{total}");
     Ok(total.failed == 0)
+}
+
+/// Holds what happened against the list, and prints what is not as it must be.
+fn tell(set: &Set, outcomes: &Outcomes) -> Tally {
+    let mut tally = Tally::default();
+    for verdict in set.judge(outcomes) {
+        tally += verdict.tally();
+        if let Some(line) = verdict.line() {
+            println!("{line}");
+        }
+    }
+    tally
 }
 
 /// What the runs of the sets have in common.
@@ -217,12 +236,51 @@ impl Bench<'_> {
                 tally.failed += 1;
             }
         }
-        for verdict in set.judge(&outcomes) {
-            tally += verdict.tally();
-            if let Some(line) = verdict.line() {
-                println!("{line}");
+        tally += tell(set, &outcomes);
+        println!("{provider} {name}: {tally}");
+        Ok(tally)
+    }
+
+    /// Runs one set in a guest and tells how each of its tests went.
+    fn run_in_guest(
+        &self,
+        ws: &Workspace,
+        provider: &str,
+        name: &str,
+        set: &Set,
+    ) -> anyhow::Result<Tally> {
+        println!("{provider} {name}: {} must pass", set.must.len());
+        guest::require(ws, self.options.lib.is_some(), name)?;
+        let (inner, series) = guest::parse(provider).context("a provider in a guest")?;
+        let run = GuestRun {
+            ws,
+            from: &self.from,
+            folder: &self
+                .folder
+                .join(format!("{inner}-{}-{name}", series.name())),
+            provider: inner,
+            series,
+            set: name,
+            settings: &self.options.settings,
+            timeout: self.options.timeout,
+            limit: Duration::from_secs(self.options.minutes * 60),
+        };
+        let mut outcomes = Outcomes::default();
+        let mut tally = Tally::default();
+        match run.run(SSH, &mut outcomes, &|line| println!("  {line}")) {
+            Ok(None) => {}
+            Ok(Some(failure)) => {
+                println!("FAIL {provider} {name}: {failure}");
+                tally.failed += 1;
             }
+            Err(error) if error.is::<Unavailable>() => {
+                println!("SKIP {provider} {name}: {error:#}");
+                tally.skipped += 1;
+                return Ok(tally);
+            }
+            Err(error) => return Err(error),
         }
+        tally += tell(set, &outcomes);
         println!("{provider} {name}: {tally}");
         Ok(tally)
     }

@@ -13,7 +13,7 @@ use crate::lab::packages::{Fetcher, Unavailable, output, remove};
 
 /// The kernels that guests can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
-pub(super) enum Series {
+pub(crate) enum Series {
     /// Debian 12's own.
     #[value(name = "6.1")]
     #[serde(rename = "6.1")]
@@ -25,7 +25,7 @@ pub(super) enum Series {
 }
 
 impl Series {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::V6_1 => "6.1",
             Self::V6_12 => "6.12",

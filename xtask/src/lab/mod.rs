@@ -28,9 +28,12 @@ use crate::test::process::Interrupt;
 use crate::workspace::Workspace;
 use console::Line;
 use guest::Task;
-use kernel::{Kernel, Series};
-use packages::{Fetcher, Unavailable, remove};
+use kernel::Kernel;
+pub(crate) use kernel::Series;
+pub(crate) use packages::Unavailable;
+use packages::{Fetcher, remove};
 use userland::Userland;
+pub(crate) use userland::has_prefix;
 
 /// The exit status of `lab run` where the laboratory cannot be used: the one by which other test programs say so.
 const SKIPPED: u8 = 77;
@@ -206,6 +209,56 @@ fn open_shell(ws: &Workspace, shell: &Shell) -> anyhow::Result<u8> {
         folder: &folder.path,
     };
     task.shell()
+}
+
+/// A script that another command runs in one guest with Soft-RoCE.
+pub(crate) struct GuestScript<'a> {
+    /// Of the folder with the files of the run.
+    pub(crate) name: &'a str,
+    pub(crate) script: &'a Path,
+    pub(crate) series: Series,
+    /// Programs for `/usr/local/bin`, folders for `/usr/local/share`.
+    pub(crate) added: &'a [PathBuf],
+    /// Memory of the guest, in MiB.
+    pub(crate) memory: u32,
+    /// The longest that it may take.
+    pub(crate) limit: Duration,
+}
+
+impl GuestScript<'_> {
+    /// Runs it, gives each line of the console to `say`, and copies the files of `$OUT` to `out`. Says how the script
+    /// ended if not with the status 0.
+    ///
+    /// # Errors
+    /// [`Unavailable`] where this machine cannot run guests.
+    pub(crate) fn run(
+        &self,
+        ws: &Workspace,
+        out: &Path,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> anyhow::Result<Option<String>> {
+        let lab = Lab::open(ws)?;
+        let kernel = lab.kernel(self.series, Rdma::Rxe)?;
+        let folder = lab.run_folder(self.name)?;
+        let initrd = lab.initrd(&kernel, self.added, &folder.path)?;
+        let task = Task {
+            kernel: &kernel,
+            initrd: &initrd,
+            script: Some(self.script),
+            nodes: 1,
+            rdma: Rdma::Rxe.name(),
+            memory: self.memory,
+            limit: self.limit,
+            folder: &folder.path,
+        };
+        let ended = task.run(&lab.interrupt, &|_, line| say(&line.text))?;
+        fs::remove_file(initrd)?;
+        copy_files(&ended.out, out)?;
+        let remark = ended.nodes.into_iter().find_map(|node| node.remark);
+        Ok((ended.status != 0).then(|| {
+            remark.unwrap_or_else(|| format!("the script in the guest has status {}", ended.status))
+        }))
+    }
 }
 
 /// A line of a console for people.

@@ -24,7 +24,7 @@ const STAMP: &str = "packages.txt";
 
 /// Why the laboratory cannot be used on this machine: something is missing that is not part of the tree.
 #[derive(Debug)]
-pub(super) struct Unavailable(pub(super) String);
+pub(crate) struct Unavailable(pub(super) String);
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -157,7 +157,7 @@ impl Userland {
 }
 
 /// Whether our own programs are built.
-pub(super) fn has_prefix(ws: &Workspace) -> bool {
+pub(crate) fn has_prefix(ws: &Workspace) -> bool {
     dist::prefix(ws).join("lib").join(dist::SONAME).exists()
 }
 
