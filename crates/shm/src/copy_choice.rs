@@ -87,6 +87,9 @@ impl LengthClass {
     /// The first one.
     const SHORTEST: Self = Self(0);
 
+    /// That of the longest payloads that may be trials.
+    const LONGEST_TRIED: Self = Self::of(MAX_TRIAL_BYTES);
+
     /// The class of payloads of twice the length, if there is one.
     fn next(self) -> Option<Self> {
         let next = self.0 + 1;
@@ -245,20 +248,23 @@ impl CopyChoice {
     /// known: the measurements of a few long payloads depend on what the other side copies meanwhile, and
     /// would change the way again and again.
     fn way(&self, class: LengthClass) -> Way {
-        let class = self.deciding(class);
+        match self.follows_longest_tried(class) {
+            true => self.own_way(LengthClass::LONGEST_TRIED),
+            false => self.own_way(class),
+        }
+    }
+
+    /// The way of a class by its own measurements.
+    fn own_way(&self, class: LengthClass) -> Way {
         match self.attach_from.is_some_and(|shortest| class >= shortest) {
             true => Way::Attach,
             false => Way::Ring,
         }
     }
 
-    /// The class whose measurements decide on the way of a class.
-    fn deciding(&self, class: LengthClass) -> LengthClass {
-        let longest_tried = LengthClass::of(MAX_TRIAL_BYTES);
-        match self.knows_both(longest_tried) {
-            true => class.min(longest_tried),
-            false => class,
-        }
+    /// Whether a class follows the longest one that is tried.
+    fn follows_longest_tried(&self, class: LengthClass) -> bool {
+        class > LengthClass::LONGEST_TRIED && self.knows_both(LengthClass::LONGEST_TRIED)
     }
 
     /// Forgets what attach costs for some classes.
@@ -390,10 +396,10 @@ impl CopyChoice {
         let Some(attach) = self.attach[class].known() else {
             return;
         };
-        if self.mode != CopyMode::Auto || self.deciding(class) != class {
+        if self.mode != CopyMode::Auto || self.follows_longest_tried(class) {
             return;
         }
-        match self.way(class) {
+        match self.own_way(class) {
             Way::Attach if self.until_settled > 0 => return,
             Way::Attach if attach - attach / MARGIN > ring => {
                 self.attach_from = class.next();
