@@ -321,16 +321,16 @@ impl CopyChoice {
         }
     }
 
-    /// Payloads were copied by attach, by this side or the peer. Through the ring, this side would have made such copies
-    /// of them, so what these cost still counts. Both sides then compare the same two sums: with one of them at attach
-    /// and the other at the ring, the latter would see no cost but that of its reads, and be content.
+    /// Payloads were copied by attach, by this side or the peer. Through the ring, each would have been a copy of the kind
+    /// `instead_of` at this side, so the last cost of these still counts. Without, a side that reads from the ring what its
+    /// peer sends, while the peer gets by attach what this side sends, would know the cost of its reads only.
     pub(crate) fn note_moved(&mut self, instead_of: RingCopy) {
         let (same, others) = self.ring_costs(instead_of);
         same.copies.keep();
         others.note_other();
     }
 
-    /// The cost of such copies through the ring, and of those in the other direction.
+    /// What copies through the ring of this kind cost, and what those in the other direction do.
     fn ring_costs(&mut self, what: RingCopy) -> (&mut RingCost, &mut RingCost) {
         match what {
             RingCopy::Read => (&mut self.ring_reads, &mut self.ring_writes),
@@ -338,7 +338,8 @@ impl CopyChoice {
         }
     }
 
-    /// So many payloads of a length were copied by one call of attach, which took this long for each.
+    /// So many payloads of a length were copied by one call of attach, which took this long for each; `instead_of` as for
+    /// [`note_moved`](Self::note_moved).
     pub(crate) fn note_attach(
         &mut self,
         instead_of: RingCopy,

@@ -129,7 +129,7 @@ impl RecentCost {
         self.others_left = self.others_left.saturating_sub(1);
     }
 
-    /// Would have been measured again, had a payload not gone the other way: it is as recent as if it had been.
+    /// A payload went by attach, of which the ring would have taken such a copy: the cost counts as measured now.
     pub(crate) fn keep(&mut self) {
         self.others_left = OTHERS_UNTIL_STALE;
     }
