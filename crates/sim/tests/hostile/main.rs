@@ -7,7 +7,7 @@ mod scene;
 
 use proptest::prelude::*;
 use ripstop_wire::ByteOrder;
-use ripstop_wire::xnet::base::{Header, Op};
+use ripstop_wire::xnet::base::{Header, Op, RmaIov, RmaIovs};
 
 use crate::moves::{Move, step, step_in_packets};
 use crate::scene::Scene;
@@ -41,6 +41,35 @@ fn a_send_to_a_peer_that_is_gone_ends_though_its_message_is_unread() {
     // It is longer than what is kept, so the end of the stream is never read.
     let unread = Move::Header(Header::new(Op::Msg, 1 << 40), 3000);
     play(&[Move::Send(0, true), unread], 0, ByteOrder::Little, None);
+}
+
+#[test]
+fn what_a_look_sets_aside_may_end_with_its_connection() {
+    // The payload is still to come when the foe breaks the protocol; with this seed the victim
+    // reads that between its look and its claim.
+    let to_come = Header {
+        tag: 1,
+        op_data: 1,
+        ..Header::new(Op::TagRts, 0)
+    };
+    let remote = RmaIov {
+        key: 1,
+        ..RmaIov::default()
+    };
+    let not_allowed = Header {
+        rma: RmaIovs::new(&[remote]).expect("one"),
+        ..Header::new(Op::ReadReq, 0)
+    };
+    let steps = [
+        Move::Header(to_come, 0),
+        Move::Header(not_allowed, 0),
+        Move::Send(1001, false),
+        Move::Run(3),
+        Move::Peek(1, true, false),
+    ];
+    let seed = 18_113_139_743_827_611_449;
+    play(&steps, seed, ByteOrder::Little, None);
+    play(&steps, seed, ByteOrder::Little, Some((40, 1)));
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use ripstop_mem::UserBuf;
 use ripstop_sim::memory::{CANARY, read};
 use ripstop_sim::network::End;
 use ripstop_sim::{Entry, Memory, Net, Node, NodeConfig, Timing};
-use ripstop_types::{FiAddr, Flags};
+use ripstop_types::{Errno, FiAddr, Flags};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::{Body, MAX_UNIT_HEADER, Packet, Parting, Unit, emit_packet};
 use ripstop_wire::xnet::base::{self, BaseFlags, MAX_HEADER};
@@ -335,11 +335,17 @@ impl Scene {
             && claim
             && !discard
         {
-            self.fates.insert(context, Fate::default());
             let buf = self.memory.buffer(&[CANARY; 500]);
             let flags = Some(Flags::CLAIM | Flags::COMPLETION);
             let claimed = self.victim.ep.recv(kind, &[buf], src, context, flags);
-            claimed.expect("it was set aside");
+            // What had not arrived whole ends with its connection.
+            if claimed == Err(Errno::ENOMSG) {
+                let written = self.net.lock().write(self.foe, &[]);
+                assert_eq!(written, Err(Errno::ECONNRESET), "it was set aside");
+            } else {
+                claimed.expect("it was set aside");
+                self.fates.insert(context, Fate::default());
+            }
             self.note();
         }
     }
