@@ -33,7 +33,7 @@ impl<'a> Addresses<'a> {
     /// [`Errno::EINVAL`] for null with a count.
     fn there(self) -> Result<()> {
         match self.at.is_null() && self.count != 0 {
-            true => Err(Errno::EINVAL),
+            true => Err(errno::missing("fi_av_insert", "addr")),
             false => Ok(()),
         }
     }
@@ -255,6 +255,8 @@ impl<'a> Insertion<'a> {
 mod tests {
     use core::ptr;
 
+    use ripstop_core::log;
+
     use super::*;
     use crate::edge::{Arg, Arg2};
 
@@ -287,6 +289,21 @@ mod tests {
         let addresses = unsafe { Addresses::from_c(two.as_ptr().cast(), 2) };
         let read: Vec<Address> = addresses.strings().unwrap().collect();
         assert_eq!(read[1], Address::Str("fi_b".into()));
+    }
+
+    #[test]
+    fn null_with_a_count_is_refused_by_name() {
+        // SAFETY: null is allowed.
+        let [none, missing] = [0, 1].map(|count| unsafe { Addresses::from_c(ptr::null(), count) });
+        assert!(none.sockets(AddrFormat::SockaddrIn).is_ok());
+        let before = log::warnings();
+        assert_eq!(
+            missing.sockets(AddrFormat::SockaddrIn).err(),
+            Some(Errno::EINVAL)
+        );
+        assert_eq!(missing.strings().err(), Some(Errno::EINVAL));
+        assert_eq!(missing.queue_pairs().err(), Some(Errno::EINVAL));
+        assert_eq!(log::warnings(), before + 3);
     }
 
     fn new(count: usize, flags: u64, context: *mut c_void) -> Result<Insertion<'static>> {

@@ -197,7 +197,10 @@ fn insertion<'a, D: Domain>(
     };
     let done = run();
     peer::refresh(&this.peers);
-    done.unwrap_or_else(fail)
+    match done {
+        Ok(inserted) => inserted,
+        Err(error) => fail(error),
+    }
 }
 
 /// Inserts `nodes` nodes from `node` on, each with `services` services from `service` on.
@@ -211,7 +214,8 @@ fn insert_named<D: Domain>(
 ) -> c_int {
     let count = nodes.checked_mul(services);
     insertion(this, count, into, flags, context, |insertion| {
-        let node = node.map(string).ok_or(Errno::EINVAL)?;
+        let missing = |argument| errno::missing("fi_av_insertsvc", argument);
+        let node = node.map(string).ok_or_else(|| missing("node"))?;
         let service = service.map(string);
         if this.format == AddrFormat::IbUd {
             let why = "addresses of the format FI_ADDR_IB_UD are not known by hosts and services; exchange \
@@ -226,7 +230,7 @@ fn insert_named<D: Domain>(
         let pattern = Symmetric {
             node: &node,
             nodes,
-            service: &service.ok_or(Errno::EINVAL)?,
+            service: &service.ok_or_else(|| missing("service"))?,
             services,
             format: this.format,
         };
