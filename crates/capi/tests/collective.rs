@@ -143,6 +143,30 @@ fn sets_and_joins_refuse_bad_input() {
 }
 
 #[test]
+fn a_set_of_another_domain_is_no_group_to_join() {
+    let ends = Ends::open();
+    let domain = domain(ends.fabric, &ends.info);
+    let mut attr = fi_av_set_attr {
+        start_addr: FI_ADDR_NOTAVAIL,
+        end_addr: FI_ADDR_NOTAVAIL,
+        ..Default::default()
+    };
+    let av = av(domain, FI_AV_TABLE, 0);
+    let mut set = ptr::null_mut();
+    assert_eq!(op!(av, ops.av_set(&mut attr, &mut set, NONE)), 0);
+    let addr = fi_collective_addr {
+        set,
+        coll_addr: FI_ADDR_NOTAVAIL,
+    };
+    let addr = (&raw const addr).cast::<c_void>();
+    let mut mc = ptr::null_mut();
+    let joined = op!(ends.eps[0], cm.join(addr, FI_COLLECTIVE, &mut mc, NONE));
+    assert_eq!(joined, -FI_EDOMAIN);
+    assert!(mc.is_null());
+    close_all!(set, av, domain);
+}
+
+#[test]
 fn limits_are_told_for_what_there_is() {
     let ends = Ends::open();
     let query = |coll, op, datatype| {

@@ -19,6 +19,8 @@ pub(crate) struct AvSetBody<D: Domain> {
     pub(crate) set: AvSet,
     /// It stays as long as the set.
     pub(crate) av: Arc<D::Av>,
+    /// The domain of the address vector; groups are joined in it only.
+    pub(crate) domain: Arc<D>,
 }
 
 impl<D: Domain> Body for AvSetBody<D> {
@@ -56,6 +58,7 @@ trampolines! { [D: Domain]
             let body = AvSetBody::<D> {
                 set: AvSet::new(&attr, av.av_type(), &av.addresses())?,
                 av: Arc::clone(av),
+                domain: Arc::clone(&parent.domain),
             };
             let head = abi::fid_av_set {
                 fid: object::fid(abi::FI_CLASS_AV_SET, context, AvSetBody::<D>::CLOSING),

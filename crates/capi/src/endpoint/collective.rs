@@ -14,7 +14,7 @@ use crate::buffers::{Elements, IocMut};
 use crate::edge::{Array, In, Out, Whole, arguments, trampolines};
 use crate::eq::Bound;
 use crate::errno::{self, answer, fail, status};
-use crate::object::domain::DomainBody;
+use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
 use crate::tables::operations;
 
@@ -77,6 +77,7 @@ fn join_group<D: Domain, M: Defaults>(
     let addr = unsafe { Whole::<abi::fi_collective_addr>::behind(addr.at.cast()) };
     let addr = addr.ok_or_else(|| errno::missing("fi_join", "addr"))?;
     let set = addr.set().cast::<AvSetBody<D>>(abi::FI_CLASS_AV_SET)?;
+    same_domain("the address vector set", &this.domain, &set.domain)?;
     let parent = FiAddr(addr.coll_addr);
     let known =
         !parent.is_specified() || parent == set.set.addr() || this.ep.group_size(parent).is_ok();
