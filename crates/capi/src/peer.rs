@@ -7,7 +7,6 @@
 //! another provider ([`SrxOwner`]) of the endpoints with the queue.
 
 use core::ffi::c_void;
-use core::mem::offset_of;
 use core::ptr;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -135,9 +134,8 @@ impl CqOwner {
         let cq = unsafe { context.peer::<abi::fi_peer_cq_context>() }?.cq;
         // SAFETY: the struct names no queue, or one of the owner's.
         let ops = unsafe { cq.as_ref() }.ok_or(Errno::EINVAL)?.owner_ops;
-        let least = offset_of!(abi::fi_ops_cq_owner, writeerr);
         // SAFETY: the queue has no operations, or a table of them.
-        let ops = unsafe { table_of(ops, |ops| ops.size, least) }?;
+        let ops = unsafe { table_of(ops) }?;
         Ok(Some(Self {
             cq,
             write: ops.write.ok_or(Errno::EINVAL)?,
@@ -251,9 +249,8 @@ impl CounterOwner {
         let cntr = unsafe { context.peer::<abi::fi_peer_cntr_context>() }?.cntr;
         // SAFETY: the struct names no counter, or one of the owner's.
         let ops = unsafe { cntr.as_ref() }.ok_or(Errno::EINVAL)?.owner_ops;
-        let least = offset_of!(abi::fi_ops_cntr_owner, incerr);
         // SAFETY: the counter has no operations, or a table of them.
-        let ops = unsafe { table_of(ops, |ops| ops.size, least) }?;
+        let ops = unsafe { table_of(ops) }?;
         Ok(Some(Self {
             cntr,
             inc: [

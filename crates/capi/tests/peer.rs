@@ -10,6 +10,7 @@ mod c;
 
 use core::cell::Cell;
 use core::ffi::c_void;
+use core::mem::offset_of;
 use core::ptr;
 
 use c::owner::{CQ_OPS, Owner, peer_attr};
@@ -241,7 +242,9 @@ fn an_owner_has_callbacks() {
         writeerr: None,
         ..CQ_OPS
     };
-    let short = fi_ops_cq_owner { size: 16, ..CQ_OPS };
+    let of_size = |size| fi_ops_cq_owner { size, ..CQ_OPS };
+    let without_last = of_size(offset_of!(fi_ops_cq_owner, writeerr));
+    let with_half_the_last = of_size(without_last.size + 4);
     let nobody = &mut fi_peer_cq_context {
         size: whole,
         cq: ptr::null_mut(),
@@ -251,7 +254,8 @@ fn an_owner_has_callbacks() {
         open(ptr::from_mut(nobody).cast()),
         open_for(whole, None),
         open_for(whole, Some(mute)),
-        open_for(whole, Some(short)),
+        open_for(whole, Some(without_last)),
+        open_for(whole, Some(with_half_the_last)),
         open_for(8, Some(CQ_OPS)),
     ] {
         assert_eq!(code, -FI_EINVAL);

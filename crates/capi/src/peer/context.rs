@@ -50,24 +50,26 @@ impl Context<'_> {
     }
 }
 
-/// The operations of an owner, whose table has a `size` and must go on to the field at offset `least`: it may be older
-/// than what came later.
+/// The operations that an owner offers (`owner_ops`), if the table is as long as it says and as this library knows it.
 ///
 /// # Errors
-/// [`Errno::EINVAL`] for null, and for a table that ends before.
+/// [`Errno::EINVAL`] for null, and for a table that ends before its last operation does; with a line in the log.
 ///
 /// # Safety
 ///
-/// `ops` is null or a table that has as many bytes as it says.
-pub(super) unsafe fn table_of<'a, T>(
-    ops: *const T,
-    size: fn(&T) -> usize,
-    least: usize,
-) -> Result<&'a T> {
-    // SAFETY: null or a table, by the contract of this function.
-    let ops = unsafe { ops.as_ref() }.ok_or(Errno::EINVAL)?;
-    match size(ops) > least {
-        true => Ok(ops),
-        false => Err(Errno::EINVAL),
+/// `ops` is null or a table of operations, which begins with its size and has as many bytes.
+pub(super) unsafe fn table_of<'a, T>(ops: *const T) -> Result<&'a T> {
+    let refuse = |why| errno::refused("an open call with FI_PEER", why, Errno::EINVAL);
+    if ops.is_null() {
+        let why = "owner_ops is NULL; the owner has to offer its operations";
+        return Err(refuse(why));
     }
+    // SAFETY: not null, and every table begins with its size, by the contract of this function.
+    let size = unsafe { ops.cast::<usize>().read() };
+    if size < size_of::<T>() {
+        let why = "the size in owner_ops is less than that of its structure";
+        return Err(refuse(why));
+    }
+    // SAFETY: a table that has as many bytes as it says, which by the check is a whole `T`.
+    Ok(unsafe { &*ops })
 }

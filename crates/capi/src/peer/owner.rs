@@ -2,7 +2,6 @@
 //! The other provider of a receive context: its functions, and the entries that it gives.
 
 use core::ffi::c_int;
-use core::mem::offset_of;
 use core::ptr;
 
 use ripstop_abi as abi;
@@ -101,9 +100,8 @@ impl Owner {
         let srx = unsafe { context.peer::<abi::fi_peer_srx_context>() }?.srx;
         // SAFETY: the struct names no context, or one of the owner's.
         let ops = unsafe { srx.as_ref() }.ok_or(Errno::EINVAL)?.owner_ops;
-        let least = offset_of!(abi::fi_ops_srx_owner, free_entry);
         // SAFETY: the context has no operations, or a table of them.
-        let ops = unsafe { table_of(ops, |ops| ops.size, least) }?;
+        let ops = unsafe { table_of(ops) }?;
         let none = Errno::EINVAL;
         Ok(Self {
             srx,
