@@ -1,7 +1,7 @@
 //! Endpoints: binding, enabling, options, cancelling, shared contexts.
 
 use ripstop_core::SHARED_CONTEXT;
-use ripstop_types::{Errno, Flags};
+use ripstop_types::{Errno, Flags, WaitObj};
 
 use crate::case::{Cx, Outcome, Step, Stop, cases, in_use, offered, refused};
 use crate::rig::{A, B, Rig, Spec, bare, hints, listening, pattern, prepare, query};
@@ -22,7 +22,7 @@ cases! {
         both bind_wrong_object: "an endpoint does not take a fabric, a domain or itself";
         both bind_wrong_flags: "flags that make no sense for a queue are refused";
         both bind_twice: "a second queue for one direction is refused";
-        both bind_other_domain: "a queue of another domain is FI_EDOMAIN";
+        both bind_other_domain: "a queue or a counter of another domain is FI_EDOMAIN";
         rdm bind_av_domain: "an address vector of another domain is FI_EDOMAIN";
         both bind_enabled: "an enabled endpoint takes no further queue";
         both option_unknown: "an unknown option is FI_ENOPROTOOPT";
@@ -34,7 +34,8 @@ cases! {
         both close_sending: "an endpoint closes with sends under way";
         msg shared_rx: "endpoints receive from a shared context";
         msg shared_rx_busy: "a shared context does not close while bound";
-        msg shared_rx_domain: "a shared context of another domain is FI_EDOMAIN";
+        msg shared_rx_domain:
+            "a shared context of another domain is FI_EDOMAIN, and so are a queue and a counter for one";
     }
 }
 
@@ -50,7 +51,7 @@ fn unbound<'a>(cx: &Cx<'a>) -> Step<(Rig<'a>, Fid, Fid)> {
 fn bind_rest(cx: &Cx<'_>, rig: &Rig<'_>, domain: Fid, ep: Fid) -> Outcome {
     let other = match cx.is_rdm() {
         true => cx.s.av(domain, Spec::default().av)?,
-        false => cx.s.eq(rig.fabric, ripstop_types::WaitObj::None)?,
+        false => cx.s.eq(rig.fabric, WaitObj::None)?,
     };
     Ok(cx.s.bind(ep, other, Flags::empty())?)
 }
@@ -208,14 +209,25 @@ fn bind_twice(cx: &Cx<'_>) -> Outcome {
 }
 
 fn bind_other_domain(cx: &Cx<'_>) -> Outcome {
-    let (rig, _domain, ep) = unbound(cx)?;
+    let (rig, domain, ep) = unbound(cx)?;
     let other = cx.s.domain(rig.fabric, &rig.info)?;
     let cq = cx.s.cq(other, CqAttr::default())?;
     refused(
         cx.s.bind(ep, cq, BOTH),
         &[Errno::EDOMAIN],
         "a queue of another domain",
-    )
+    )?;
+    let cntr = cx.s.cntr(other, WaitObj::None)?;
+    refused(
+        cx.s.bind(ep, cntr, BOTH),
+        &[Errno::EDOMAIN],
+        "a counter of another domain",
+    )?;
+    // Nothing of it was bound.
+    for fid in [cq, cntr, ep, other, domain] {
+        cx.s.close(fid)?;
+    }
+    rig.close()
 }
 
 fn bind_av_domain(cx: &Cx<'_>) -> Outcome {
@@ -463,8 +475,20 @@ fn shared_rx_domain(cx: &Cx<'_>) -> Outcome {
         &[Errno::EDOMAIN],
         "a shared context of another domain",
     )?;
+    let cq = s.cq(domain, CqAttr::default())?;
+    refused(
+        s.bind(srx, cq, Flags::RECV),
+        &[Errno::EDOMAIN],
+        "a queue of another domain than that of the context",
+    )?;
+    let cntr = s.cntr(domain, WaitObj::None)?;
+    refused(
+        s.bind(srx, cntr, Flags::RECV),
+        &[Errno::EDOMAIN],
+        "a counter of another domain than that of the context",
+    )?;
     // Nothing of it was bound.
-    for fid in [srx, ep, other, domain, fabric] {
+    for fid in [cq, cntr, srx, ep, other, domain, fabric] {
         s.close(fid)?;
     }
     Ok(())

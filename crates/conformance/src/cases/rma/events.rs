@@ -1,11 +1,11 @@
 //! What tells either side of reads and writes: completions, remote CQ data, counters.
 
-use ripstop_types::{CqFormat, Flags, WaitObj};
+use ripstop_types::{CqFormat, Errno, Flags, WaitObj};
 
 use super::{OPEN, inject_at, overlaid};
-use crate::case::{Cx, Outcome, Step, Stop, cases, offered};
+use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
 use crate::ensure;
-use crate::rig::{A, B, Rig, RmaCounters, Spec, pattern};
+use crate::rig::{A, B, Rig, RmaCounters, Spec, bare, pattern};
 use crate::subject::{Fid, MrAttr, Post};
 
 cases! {
@@ -28,6 +28,7 @@ cases! {
     }
     fi_mr {
         both counts_writes: "a counter bound to a region counts the writes to it";
+        both counter_domain: "a counter of another domain than that of the region is FI_EDOMAIN";
     }
 }
 
@@ -251,7 +252,7 @@ fn counts_writes(cx: &Cx<'_>) -> Outcome {
     let target = rig.expose_as(B, &[0; 100], &attr)?;
     let cntr = rig.s.cntr(rig.sides[B].domain, WaitObj::None)?;
     let bound = rig.s.bind(target.mr, cntr, Flags::REMOTE_WRITE);
-    offered(bound, &[ripstop_types::Errno::ENOSYS], "fi_mr_bind")?;
+    offered(bound, &[Errno::ENOSYS], "fi_mr_bind")?;
     let other = rig.expose(B, &[0; 100], OPEN)?;
     for (i, target) in [&target, &other, &target].into_iter().enumerate() {
         rig.complete(A, Post::write([3; 10], target.at(i, 10)))?;
@@ -259,5 +260,33 @@ fn counts_writes(cx: &Cx<'_>) -> Outcome {
     counts_to(&rig, cntr, 2, "writes to the region")?;
     rig.revoke(&target)?;
     rig.s.close(cntr)?;
+    rig.close()
+}
+
+fn counter_domain(cx: &Cx<'_>) -> Outcome {
+    let rig = bare(cx, &Spec::rma().caps(Flags::RMA_EVENT))?;
+    let s = rig.s;
+    let domain = s.domain(rig.fabric, &rig.info)?;
+    let other = s.domain(rig.fabric, &rig.info)?;
+    let memory = s.memory(domain, 100)?;
+    let attr = MrAttr {
+        access: OPEN,
+        key: 9,
+        flags: Flags::RMA_EVENT,
+        ..MrAttr::default()
+    };
+    let mr = s.register(memory, &attr)?;
+    let own = s.cntr(domain, WaitObj::None)?;
+    let theirs = s.cntr(other, WaitObj::None)?;
+    let bound = s.bind(mr, own, Flags::REMOTE_WRITE);
+    offered(bound, &[Errno::ENOSYS], "fi_mr_bind")?;
+    let second = s.register(memory, &MrAttr { key: 10, ..attr })?;
+    let bound = s.bind(second, theirs, Flags::REMOTE_WRITE);
+    refused(bound, &[Errno::EDOMAIN], "a counter of another domain")?;
+    // Nothing of it was bound.
+    s.bind(second, own, Flags::REMOTE_WRITE)?;
+    for fid in [theirs, mr, second, own, memory, other, domain] {
+        s.close(fid)?;
+    }
     rig.close()
 }
