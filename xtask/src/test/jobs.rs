@@ -492,8 +492,8 @@ const UNSAFE_HOLDERS: [&str; 7] = [
 ];
 
 /// Tests of buffers that are lent: to system calls (`data` of `os`), and to operations that are dropped, whose peers
-/// leave, and whose regions close (`ripstop`).
-const LENDING_TESTS: [&str; 4] = ["data", "dropping", "leaving", "rma"];
+/// leave, and whose regions close (`ripstop`), those of an RDMA device among them (`rdma`).
+const LENDING_TESTS: [&str; 5] = ["data", "dropping", "leaving", "rma", "rdma"];
 
 /// The sanitized library, the unit tests of the crates with unsafe code and those of lent buffers, and the suite
 /// through the C interface on each provider.
@@ -518,6 +518,7 @@ fn asan(ws: &Workspace) -> Plan {
     for package in crates {
         tests.args(["--package", package]);
     }
+    tests.args(["--features", FEATURES]);
     tests.args(["--", "--show-output", "--skip", CHILD]);
     sanitizer::instrument(ws, &mut tests).env("ASAN_OPTIONS", sanitizer::FOR_TESTS);
     let step = |command, voice| Step {
