@@ -14,8 +14,8 @@ use ripstop_core::eq::{EqAttr, Event, EventError, EventQueue};
 use ripstop_core::provider::Fabric;
 use ripstop_types::{CmEvent, Errno, Flags, Result, Version, WaitObj};
 
+mod event_out;
 mod kept;
-mod target;
 
 use crate::buffers::Src;
 use crate::edge::{In, Out, Whole, arguments, trampolines};
@@ -27,8 +27,8 @@ use crate::strerror::strerror;
 use crate::tables::{operations, table};
 use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
+use event_out::{Buffer, Target};
 use kept::Kept;
-use target::{Buffer, Target};
 
 /// What an event queue's object holds.
 pub(crate) struct EqBody {

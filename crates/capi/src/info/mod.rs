@@ -8,9 +8,9 @@ use ripstop_abi as abi;
 mod attr;
 mod copy;
 mod free;
-mod given;
 pub(crate) mod layout;
 mod nic;
+mod owned;
 pub(crate) mod print;
 pub(crate) mod read;
 pub(crate) mod write;
@@ -20,7 +20,7 @@ mod tests;
 
 pub(crate) use attr::Attributes;
 pub(crate) use free::list as free_list;
-pub(crate) use given::Given;
+pub(crate) use owned::Given;
 
 use crate::cmem;
 use crate::edge::Arg;

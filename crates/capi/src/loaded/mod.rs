@@ -5,11 +5,11 @@
 //! finds stands in the registry beside the providers that are built in.
 
 mod end;
+mod fabrics;
 mod hooks;
-mod open;
 mod path;
 mod provider;
-mod shared;
+mod shared_object;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use ripstop_core::{fi_info, fi_warn, params};
 pub(crate) use hooks::install;
 use path::{Entry, SearchPath};
 pub(crate) use provider::CProvider;
-use shared::{Refused, SharedObject};
+use shared_object::{Refused, SharedObject};
 
 use crate::providers;
 

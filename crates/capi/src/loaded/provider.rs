@@ -15,8 +15,8 @@ use ripstop_core::registry::{Answer, ProviderInfo, Refusal};
 use ripstop_core::{Handle, Info, fi_info};
 use ripstop_types::{AddrFormat, EpType, Errno, Flags, Mode, Protocol, Result, Version};
 
-use super::open;
-use super::shared::{Getinfo, SharedObject};
+use super::fabrics;
+use super::shared_object::{Getinfo, SharedObject};
 use crate::cmem;
 use crate::edge::Whole;
 use crate::info::Given;
@@ -110,7 +110,7 @@ impl CProvider {
             unsafe { (*fabric).api_version = api_version };
         }
         // SAFETY: the fabric was just opened, and nobody else knows it yet.
-        unsafe { open::count(fabric, self.clone()) };
+        unsafe { fabrics::count(fabric, self.clone()) };
         fi_info!(
             "core",
             Subsys::Core,

@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use ripstop_abi as abi;
 
 pub(crate) mod address;
+mod attrs;
 pub(crate) mod info;
 mod lines;
 mod names;
 pub(crate) mod nic;
-mod queues;
 
 #[cfg(test)]
 mod tests;
@@ -123,11 +123,11 @@ fn render(data: Data<'_>, datatype: abi::fi_type) -> Text {
         abi::FI_TYPE_EP_ATTR => info::ep_attr(out, value!(fi_ep_attr), ""),
         abi::FI_TYPE_DOMAIN_ATTR => info::domain_attr(out, value!(fi_domain_attr), ""),
         abi::FI_TYPE_FABRIC_ATTR => info::fabric_attr(out, value!(fi_fabric_attr), ""),
-        abi::FI_TYPE_AV_ATTR => queues::av_attr(out, value!(fi_av_attr)),
-        abi::FI_TYPE_CQ_ATTR => queues::cq_attr(out, value!(fi_cq_attr).get()),
-        abi::FI_TYPE_MR_ATTR => queues::mr_attr(out, value!(fi_mr_attr).get()),
-        abi::FI_TYPE_CNTR_ATTR => queues::cntr_attr(out, value!(fi_cntr_attr).get()),
-        abi::FI_TYPE_CQ_ERR_ENTRY => queues::cq_err_entry(out, value!(fi_cq_err_entry).get()),
+        abi::FI_TYPE_AV_ATTR => attrs::av_attr(out, value!(fi_av_attr)),
+        abi::FI_TYPE_CQ_ATTR => attrs::cq_attr(out, value!(fi_cq_attr).get()),
+        abi::FI_TYPE_MR_ATTR => attrs::mr_attr(out, value!(fi_mr_attr).get()),
+        abi::FI_TYPE_CNTR_ATTR => attrs::cntr_attr(out, value!(fi_cntr_attr).get()),
+        abi::FI_TYPE_CQ_ERR_ENTRY => attrs::cq_err_entry(out, value!(fi_cq_err_entry).get()),
         _ => out.put("Unknown type"),
     }
     text
