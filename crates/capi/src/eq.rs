@@ -27,7 +27,7 @@ use crate::strerror::strerror;
 use crate::tables::{operations, table};
 use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
-use event_out::{Buffer, Target};
+use event_out::{Buffer, EventOut};
 use kept::Kept;
 
 /// What an event queue's object holds.
@@ -127,10 +127,9 @@ trampolines! { []
     extern "C" fn read(
         this: This<EqBody>, event: Out<u32>, buf: Buffer(buf, len), flags: u64,
     ) -> isize {
-        let read = Target::new(event, buf, flags).and_then(|target| {
-            let consume = target.consume;
+        let read = EventOut::new(event, buf, flags).and_then(|out| {
             this.eq
-                .read_with(consume, |event| target.take(event, &mut this.kept.lock()))
+                .read_with(out.consume, |event| out.write(event, &mut this.kept.lock()))
         });
         this.drop_stale();
         counted(read)
@@ -139,9 +138,9 @@ trampolines! { []
     extern "C" fn sread(
         this: This<EqBody>, event: Out<u32>, buf: Buffer(buf, len), wait: c_int, flags: u64,
     ) -> isize {
-        let read = Target::new(event, buf, flags).and_then(|target| {
-            let take = |event: &Event| target.take(event, &mut this.kept.lock());
-            this.eq.sread_with(timeout(wait), target.consume, take)
+        let read = EventOut::new(event, buf, flags).and_then(|out| {
+            let write = |event: &Event| out.write(event, &mut this.kept.lock());
+            this.eq.sread_with(timeout(wait), out.consume, write)
         });
         this.drop_stale();
         counted(read)
@@ -203,15 +202,15 @@ impl ErrorEntry<'_> {
     }
 }
 
-/// The event queue of an endpoint. When the endpoint has gone, so do its events: the program
-/// could not tell its address from that of the next object.
-pub(crate) struct Bound {
+/// The event queue that an object reports to (an endpoint, a passive one, a collective group), if there is one. When
+/// the object has gone, so have its events: the program could not tell its address from that of the next object.
+pub(crate) struct BoundEq {
     fid: FidToken,
     queue: Mutex<Weak<EventQueue>>,
 }
 
-impl Bound {
-    /// No queue yet.
+impl BoundEq {
+    /// No queue yet; `fid` is what the object is called in events.
     pub(crate) const fn new(fid: FidToken) -> Self {
         Self {
             fid,
@@ -219,18 +218,18 @@ impl Bound {
         }
     }
 
-    /// The queue, if the endpoint was bound to one.
+    /// The queue, if the object was bound to one that is still open.
     pub(crate) fn queue(&self) -> Option<Arc<EventQueue>> {
         self.queue.lock().upgrade()
     }
 
-    /// The endpoint was bound to a queue.
-    pub(crate) fn to(&self, queue: &Arc<EventQueue>) {
+    /// Called when the object is bound to a queue.
+    pub(crate) fn set(&self, queue: &Arc<EventQueue>) {
         *self.queue.lock() = Arc::downgrade(queue);
     }
 }
 
-impl Drop for Bound {
+impl Drop for BoundEq {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.get_mut().upgrade() {
             queue.forget(self.fid);
@@ -243,7 +242,7 @@ impl Drop for Bound {
 ///
 /// # Errors
 /// [`Errno::EOVERRUN`].
-pub(crate) fn done(
+pub(crate) fn report_done(
     queue: &EventQueue,
     event: CmEvent,
     fid: FidToken,

@@ -283,7 +283,7 @@ impl<'a> Wanted<'a> {
         });
         if let (Some(region), Some(queue)) = (made, domain.registrations.get()) {
             // A queue that has been overrun says so itself.
-            let _overrun = eq::done(queue, CmEvent::MrComplete, region, self.context, 0);
+            let _overrun = eq::report_done(queue, CmEvent::MrComplete, region, self.context, 0);
         }
         opened
     }

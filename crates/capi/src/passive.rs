@@ -12,7 +12,7 @@ use ripstop_types::{AddrFormat, Errno, Result};
 use crate::address::{AddressOfLen, AddressOut};
 use crate::buffers::Src;
 use crate::edge::{AnyFid, Argument, Out, trampolines};
-use crate::eq::{Bound, EqBody};
+use crate::eq::{BoundEq, EqBody};
 use crate::errno::{code, fail};
 use crate::handles;
 use crate::info::layout::InfoIn;
@@ -26,7 +26,7 @@ use crate::tables::{Table, operations, table};
 struct PepBody<F: Fabric> {
     pep: Arc<F::PassiveEp>,
     /// Goes after the endpoint, which may have requests.
-    events: Bound,
+    events: BoundEq,
     format: AddrFormat,
     /// The fabric stays while the endpoint does.
     _fabric: Arc<F>,
@@ -76,7 +76,7 @@ trampolines! { [F: Fabric]
             };
             let body = PepBody {
                 pep: Arc::clone(&pep),
-                events: Bound::new(room.token()),
+                events: BoundEq::new(room.token()),
                 format: info.addr_format,
                 _fabric: Arc::clone(&parent.fabric),
             };
@@ -92,7 +92,7 @@ trampolines! { [F: Fabric]
         }
         code(other.cast::<EqBody>(abi::FI_CLASS_EQ).and_then(|eq| {
             this.pep.bind_eq(&eq.eq)?;
-            this.events.to(&eq.eq);
+            this.events.set(&eq.eq);
             Ok(())
         }))
     }

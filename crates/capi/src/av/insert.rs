@@ -246,7 +246,7 @@ impl<'a> Insertion<'a> {
             return Ok(self.good);
         };
         let good = u64::from(self.good.unsigned_abs());
-        eq::done(queue, CmEvent::AvComplete, self.av, self.context, good)?;
+        eq::report_done(queue, CmEvent::AvComplete, self.av, self.context, good)?;
         Ok(0)
     }
 }

@@ -12,7 +12,7 @@ use ripstop_types::{AddrFormat, FiAddr, Flags, Result};
 
 use super::peer::Shares;
 use crate::edge::AnyFid;
-use crate::eq::Bound;
+use crate::eq::BoundEq;
 use crate::object::{Body, This};
 use crate::options::Options;
 use crate::receive::{Posted, Receiver};
@@ -61,7 +61,7 @@ impl Defaults for Alias {
 pub(crate) struct EpBody<D: Domain, M: Defaults> {
     pub(super) ep: Arc<D::Endpoint>,
     /// Goes after the endpoint, which may report its end.
-    pub(super) events: Bound,
+    pub(super) events: BoundEq,
     pub(super) defaults: M,
     pub(super) domain: Arc<D>,
     /// Format of the addresses it takes.

@@ -12,7 +12,7 @@ use super::body::{Defaults, Ep, EpBody};
 use crate::av::set::AvSetBody;
 use crate::buffers::{Elements, IocMut};
 use crate::edge::{Array, In, Out, Whole, arguments, trampolines};
-use crate::eq::Bound;
+use crate::eq::BoundEq;
 use crate::errno::{self, answer, fail, status};
 use crate::object::domain::{DomainBody, same_domain};
 use crate::object::{self, Body, Room, This};
@@ -30,7 +30,7 @@ struct McBody<D: Domain> {
     /// Held until the object is closed.
     _group: Arc<D::Group>,
     /// Goes after the group, whose events it takes along.
-    _events: Bound,
+    _events: BoundEq,
 }
 
 impl<D: Domain> Body for McBody<D> {
@@ -91,10 +91,10 @@ fn join_group<D: Domain, M: Defaults>(
         operations: set.set.operations(),
         context: context.expose_provenance(),
     };
-    let events = Bound::new(room.token());
+    let events = BoundEq::new(room.token());
     let group = this.ep.join(&call, room.token())?;
     if let Some(queue) = this.events.queue() {
-        events.to(&queue);
+        events.set(&queue);
     }
     let head = abi::fid_mc {
         fid: object::fid(abi::FI_CLASS_MC, context, McBody::<D>::CLOSING),

@@ -20,7 +20,7 @@ use crate::av::body::AvBody;
 use crate::counter;
 use crate::cq::CqBody;
 use crate::edge::{AnyFid, Arg, Argument, Out, Whole, trampolines};
-use crate::eq::{Bound, EqBody};
+use crate::eq::{BoundEq, EqBody};
 use crate::errno::{code, fail, missing};
 use crate::info::layout::InfoIn;
 use crate::info::read;
@@ -84,7 +84,7 @@ fn make<D: Domain>(
     let room = Room::new();
     let body = EpBody::<D, Own> {
         ep: parent.domain.endpoint(&wanted, room.token())?,
-        events: Bound::new(room.token()),
+        events: BoundEq::new(room.token()),
         defaults: Own,
         domain: Arc::clone(&parent.domain),
         format: wanted.addr_format,
@@ -105,7 +105,7 @@ pub(crate) fn context_of<D: Domain>(
     let room = Room::new();
     let body = EpBody::<D, Own> {
         ep,
-        events: Bound::new(room.token()),
+        events: BoundEq::new(room.token()),
         defaults: Own,
         domain: Arc::clone(domain),
         format,
@@ -171,7 +171,7 @@ fn bind_to<D: Domain, M: Defaults>(
         abi::FI_CLASS_EQ => {
             let eq = other.cast::<EqBody>(class)?;
             this.ep.bind_eq(&eq.eq)?;
-            this.events.to(&eq.eq);
+            this.events.set(&eq.eq);
             Ok(())
         }
         abi::FI_CLASS_SRX_CTX => {
@@ -325,7 +325,7 @@ fn alias<D: Domain, M: Defaults>(
     let room = Room::new();
     let body = EpBody::<D, Alias> {
         ep: Arc::clone(&this.ep),
-        events: Bound::new(room.token()),
+        events: BoundEq::new(room.token()),
         defaults,
         domain: Arc::clone(&this.domain),
         format: this.format,

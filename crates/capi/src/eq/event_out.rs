@@ -5,8 +5,8 @@ use core::ffi::c_void;
 use core::ptr;
 
 use ripstop_abi as abi;
-use ripstop_core::FidToken;
 use ripstop_core::eq::Event;
+use ripstop_core::{FidToken, Info};
 use ripstop_types::{Errno, Result};
 
 use super::kept::Kept;
@@ -21,6 +21,11 @@ arguments! {
 }
 
 impl Buffer<'_> {
+    /// Whether there is a buffer, and it has fewer bytes than these.
+    fn is_short(self, bytes: usize) -> bool {
+        !self.at.is_null() && self.len < bytes
+    }
+
     /// Writes an entry, and what follows it, cut to what fits; returns the number of bytes, which is
     /// 0 without a buffer.
     ///
@@ -41,15 +46,15 @@ impl Buffer<'_> {
     }
 }
 
-/// Where an event goes.
-pub(super) struct Target<'a> {
+/// Where a read writes the event: the arguments of `fi_eq_read` and `fi_eq_sread`.
+pub(super) struct EventOut<'a> {
     event: Out<'a, u32>,
     buf: Buffer<'a>,
-    /// Whether the event is removed.
+    /// Whether the event is removed from the queue, as it is without `FI_PEEK`.
     pub(super) consume: bool,
 }
 
-impl<'a> Target<'a> {
+impl<'a> EventOut<'a> {
     /// As in C, each of the two places may be null: then that part is not asked for.
     ///
     /// # Errors
@@ -67,25 +72,17 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Writes an event, and returns the number of bytes; 0 without a buffer.
+    /// Writes the entry of an event, and then which event it is; returns the number of bytes, which is 0 without a
+    /// buffer. `kept` is that of the queue, whose lock the caller holds.
     ///
     /// # Errors
-    /// [`Errno::ETOOSMALL`] for a buffer without room for the fixed part; connection data is
-    /// cut to what fits.
-    pub(super) fn take(&self, event: &Event, kept: &mut Kept) -> Result<usize> {
+    /// [`Errno::ETOOSMALL`] for a buffer without room for the entry; connection data behind it is cut to what fits.
+    /// [`Errno::ENOMEM`] when there is none for the `fi_info` of a connection request.
+    pub(super) fn write(&self, event: &Event, kept: &mut Kept) -> Result<usize> {
         let size = match event {
-            Event::ConnReq { pep, info, data } => {
-                let info = match self.buf.at.is_null() {
-                    true => ptr::null_mut(),
-                    false if self.buf.len < size_of::<abi::fi_eq_cm_entry>() => {
-                        return Err(Errno::ETOOSMALL);
-                    }
-                    false => kept.hand_out(info, self.consume)?,
-                };
-                self.buf.put(connection(*pep, info), data)
-            }
-            Event::Connected { ep, data } => self.buf.put(connection(*ep, ptr::null_mut()), data),
-            Event::Shutdown { ep } => self.buf.put(connection(*ep, ptr::null_mut()), &[]),
+            Event::ConnReq { pep, info, data } => self.conn_req(*pep, info, data, kept),
+            Event::Connected { ep, data } => self.buf.put(cm_entry(*ep, ptr::null_mut()), data),
+            Event::Shutdown { ep } => self.buf.put(cm_entry(*ep, ptr::null_mut()), &[]),
             &Event::Done {
                 fid, context, data, ..
             } => {
@@ -96,20 +93,30 @@ impl<'a> Target<'a> {
                 };
                 self.buf.put(entry, &[])
             }
-            Event::Written { bytes, .. }
-                if self.buf.len < bytes.len() && !self.buf.at.is_null() =>
-            {
-                Err(Errno::ETOOSMALL)
-            }
+            // What a program has inserted is an entry of its own form, and is never cut.
+            Event::Written { bytes, .. } if self.buf.is_short(bytes.len()) => Err(Errno::ETOOSMALL),
             Event::Written { bytes, .. } => self.buf.put((), bytes),
-        };
-        let size = size?;
+        }?;
         self.event.put(event.code());
         Ok(size)
     }
+
+    /// Writes a connection request, with an `fi_info` that is the program's once the event is consumed.
+    fn conn_req(&self, pep: FidToken, info: &Info, data: &[u8], kept: &mut Kept) -> Result<usize> {
+        if self.buf.at.is_null() {
+            return Ok(0);
+        }
+        // Before anything is handed out, which `put` could no longer give to the program.
+        if self.buf.is_short(size_of::<abi::fi_eq_cm_entry>()) {
+            return Err(Errno::ETOOSMALL);
+        }
+        let info = kept.hand_out(info, self.consume)?;
+        self.buf.put(cm_entry(pep, info), data)
+    }
 }
 
-fn connection(fid: FidToken, info: *mut abi::fi_info) -> abi::fi_eq_cm_entry {
+/// The entry of an event of connection management.
+fn cm_entry(fid: FidToken, info: *mut abi::fi_info) -> abi::fi_eq_cm_entry {
     abi::fi_eq_cm_entry {
         fid: pointer(fid),
         info,
