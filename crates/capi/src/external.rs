@@ -75,7 +75,7 @@ static TCP: LazyLock<Known> = LazyLock::new(known::<Tcp>);
 static SHM: LazyLock<Known> = LazyLock::new(known::<Shm>);
 
 fn known<P: Offered>() -> Known {
-    layout::read_as(&Layout::V1_3);
+    layout::set_of_callers(&Layout::V1_3);
     providers::load();
     let version = registry()
         .provider(P::OURS)

@@ -5,7 +5,7 @@ use core::ptr;
 
 use ripstop_abi as abi;
 
-use super::{made, part};
+use super::{alloc_info, alloc_part};
 use crate::cmem;
 use crate::edge::{AnyFid, Array, Whole};
 
@@ -24,24 +24,24 @@ pub(crate) fn info(info: Whole<'_, abi::fi_info>) -> *mut abi::fi_info {
         nic: ptr::null_mut(),
         ..*info
     };
-    made(start, |out| parts(out, info))
+    alloc_info(start, |out| parts(out, info))
 }
 
 fn parts(out: &mut abi::fi_info, info: Whole<'_, abi::fi_info>) -> Option<()> {
     bytes(&mut out.src_addr, info.src_addr())?;
     bytes(&mut out.dest_addr, info.dest_addr())?;
     if let Some(from) = info.tx_attr() {
-        part(&mut out.tx_attr, *from, |_| Some(()))?;
+        alloc_part(&mut out.tx_attr, *from, |_| Some(()))?;
     }
     if let Some(from) = info.rx_attr() {
-        part(&mut out.rx_attr, *from, |_| Some(()))?;
+        alloc_part(&mut out.rx_attr, *from, |_| Some(()))?;
     }
     if let Some(from) = info.ep_attr() {
         let start = abi::fi_ep_attr {
             auth_key: ptr::null_mut(),
             ..*from
         };
-        part(&mut out.ep_attr, start, |to| {
+        alloc_part(&mut out.ep_attr, start, |to| {
             bytes(&mut to.auth_key, from.auth_key())
         })?;
     }
@@ -51,7 +51,7 @@ fn parts(out: &mut abi::fi_info, info: Whole<'_, abi::fi_info>) -> Option<()> {
             auth_key: ptr::null_mut(),
             ..*from
         };
-        part(&mut out.domain_attr, start, |to| {
+        alloc_part(&mut out.domain_attr, start, |to| {
             text(&mut to.name, from.name())?;
             bytes(&mut to.auth_key, from.auth_key())
         })?;
@@ -62,7 +62,7 @@ fn parts(out: &mut abi::fi_info, info: Whole<'_, abi::fi_info>) -> Option<()> {
             prov_name: ptr::null_mut(),
             ..*from
         };
-        part(&mut out.fabric_attr, start, |to| {
+        alloc_part(&mut out.fabric_attr, start, |to| {
             text(&mut to.name, from.name())?;
             text(&mut to.prov_name, from.prov_name())
         })?;

@@ -62,7 +62,13 @@ impl Layout {
         domain: offset_of!(history::fi_domain_attr_1_8, max_group_id) + size_of::<u32>(),
         ..Self::V1_7
     };
-    /// That of a provider which was built for this version of the interface. Each release has the node
+    /// Node `FABRIC_1.9`, today's.
+    pub(crate) const V1_9: Self = Self {
+        domain: size_of::<abi::fi_domain_attr>(),
+        ..Self::V1_8
+    };
+
+    /// The layout of a provider which was built for this version of the interface. Each release has the node
     /// that `fabric(7)` names for it.
     pub(crate) const fn of_release(version: Version) -> &'static Self {
         match (version.major(), version.minor()) {
@@ -76,29 +82,25 @@ impl Layout {
         }
     }
 
-    /// Whether it is as long as today's.
-    pub(crate) const fn is_todays(&self) -> bool {
+    /// Whether every structure is as long as today's.
+    pub(crate) const fn is_current(&self) -> bool {
         self.domain == size_of::<abi::fi_domain_attr>()
     }
-
-    /// Node `FABRIC_1.9`, today's.
-    pub(crate) const V1_9: Self = Self {
-        domain: size_of::<abi::fi_domain_attr>(),
-        ..Self::V1_8
-    };
 }
 
-/// What the `fi_info` has that objects are opened with, where that is less than today's.
-static PASSED: OnceLock<&'static Layout> = OnceLock::new();
+/// The layout of the `fi_info` in calls that have no version node of their own (`fi_domain`, `fi_endpoint`, ...), once
+/// it is set.
+static CALLERS: OnceLock<&'static Layout> = OnceLock::new();
 
-/// From now on, what objects are opened with is read as of this node.
-pub(crate) fn read_as(layout: &'static Layout) {
-    PASSED.get_or_init(|| layout);
+/// Sets what [`of_callers`] returns, once: called where this library is a provider of another libfabric
+/// (`external`), which may be older and passes on the `fi_info` of its programs.
+pub(crate) fn set_of_callers(layout: &'static Layout) {
+    CALLERS.get_or_init(|| layout);
 }
 
-/// How what objects are opened with is read: as today's, unless another library passes it.
-pub(crate) fn of_programs() -> &'static Layout {
-    PASSED.get().copied().unwrap_or(&Layout::V1_9)
+/// The layout of the `fi_info` in calls that have no version node of their own: today's, unless set otherwise.
+pub(crate) fn of_callers() -> &'static Layout {
+    CALLERS.get().copied().unwrap_or(&Layout::V1_9)
 }
 
 /// Bytes of node 1.0's `fi_fabric_attr` that carry a field.
@@ -139,13 +141,13 @@ impl<P: Pointer<Target = abi::fi_info>> Arg for InfoIn<'_, P> {
 }
 
 impl<P: Pointer<Target = abi::fi_info>> InfoIn<'_, P> {
-    /// What objects are opened with, in today's layout; `None` for null.
+    /// The `fi_info` of a call that has no version node of its own, in today's layout; `None` for null.
     pub(crate) fn widen(self) -> Option<Box<Widened>> {
-        // SAFETY: calls that do not say otherwise are passed an `fi_info` of this node.
-        unsafe { self.widen_from(of_programs()) }
+        // SAFETY: a call without a version node of its own is passed an `fi_info` of this layout.
+        unsafe { self.widen_from(of_callers()) }
     }
 
-    /// The same, of a call that belongs to a version node.
+    /// The same, of a call that has one.
     ///
     /// # Safety
     ///
@@ -243,7 +245,7 @@ mod tests {
         assert!(same(of(1, 3), &Layout::V1_0) && same(of(1, 6), &Layout::V1_1));
         assert!(same(of(1, 8), &Layout::V1_2) && same(of(1, 17), &Layout::V1_3));
         assert!(same(of(1, 20), &Layout::V1_7) && same(of(2, 4), &Layout::V1_8));
-        assert!(of(2, 5).is_todays() && of(2, 6).is_todays() && !of(2, 4).is_todays());
+        assert!(of(2, 5).is_current() && of(2, 6).is_current() && !of(2, 4).is_current());
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod tests;
 
 pub(crate) use attr::Attributes;
 pub(crate) use free::list as free_list;
-pub(crate) use owned::Given;
+pub(crate) use owned::OwnedInfo;
 
 use crate::cmem;
 use crate::edge::Arg;
@@ -28,7 +28,7 @@ use layout::{InfoIn, Layout};
 
 /// Allocates a struct that begins as `start`, stores it in `slot`, and fills it. `None` when there is
 /// no memory; what is there by then is in its place, to be freed with the rest.
-fn part<T: Copy>(
+fn alloc_part<T: Copy>(
     slot: &mut *mut T,
     start: T,
     fill: impl FnOnce(&mut T) -> Option<()>,
@@ -38,13 +38,13 @@ fn part<T: Copy>(
     fill(unsafe { slot.as_mut() }?)
 }
 
-/// An `fi_info` that begins as `start`, filled; null when there is no memory.
-fn made(
+/// Allocates an `fi_info` that begins as `start`, and fills it; null when there is no memory for all of it.
+fn alloc_info(
     start: abi::fi_info,
     fill: impl FnOnce(&mut abi::fi_info) -> Option<()>,
 ) -> *mut abi::fi_info {
     let mut info = ptr::null_mut();
-    if part(&mut info, start, fill).is_none() {
+    if alloc_part(&mut info, start, fill).is_none() {
         // SAFETY: null or made here, and nobody else knows it; what was not filled is null.
         unsafe { free::list(info) };
         return ptr::null_mut();
@@ -52,14 +52,14 @@ fn made(
     info
 }
 
-/// A zeroed `fi_info` with all attributes, or null when there is no memory.
-fn allocate() -> *mut abi::fi_info {
-    made(abi::fi_info::default(), |info| {
-        part(&mut info.tx_attr, Default::default(), |_| Some(()))?;
-        part(&mut info.rx_attr, Default::default(), |_| Some(()))?;
-        part(&mut info.ep_attr, Default::default(), |_| Some(()))?;
-        part(&mut info.domain_attr, Default::default(), |_| Some(()))?;
-        part(&mut info.fabric_attr, Default::default(), |_| Some(()))
+/// A zeroed `fi_info` with all attributes (`fi_allocinfo`), or null when there is no memory.
+fn zeroed() -> *mut abi::fi_info {
+    alloc_info(abi::fi_info::default(), |info| {
+        alloc_part(&mut info.tx_attr, Default::default(), |_| Some(()))?;
+        alloc_part(&mut info.rx_attr, Default::default(), |_| Some(()))?;
+        alloc_part(&mut info.ep_attr, Default::default(), |_| Some(()))?;
+        alloc_part(&mut info.domain_attr, Default::default(), |_| Some(()))?;
+        alloc_part(&mut info.fabric_attr, Default::default(), |_| Some(()))
     })
 }
 
@@ -77,7 +77,7 @@ macro_rules! versions {
         pub unsafe extern "C" fn $dup(info: *const abi::fi_info) -> *mut abi::fi_info {
             // SAFETY: null or an `fi_info` of this node, by the contract of this function.
             let wide = unsafe { InfoIn::from_c(info).widen_from(&Layout::$layout) };
-            wide.map_or_else(allocate, |wide| copy::info(wide.whole()))
+            wide.map_or_else(zeroed, |wide| copy::info(wide.whole()))
         }
 
         #[doc = concat!("Exported as `fi_freeinfo@FABRIC_", $node, "`: frees a list of")]

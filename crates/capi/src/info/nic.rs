@@ -7,8 +7,8 @@ use core::ptr;
 
 use ripstop_abi as abi;
 
+use super::alloc_part;
 use super::copy::text;
-use super::part;
 use crate::cmem;
 use crate::edge::{Arg, Argument, Out, Pointer, Whole, trampolines};
 use crate::tables::{Table, table};
@@ -24,9 +24,9 @@ static OPS: abi::fi_ops = abi::fi_ops {
 };
 
 /// A NIC with empty attributes, which are then filled; null when there is no memory.
-pub(super) fn made(fill: impl FnOnce(&mut abi::fid_nic) -> Option<()>) -> *mut abi::fid_nic {
+pub(super) fn alloc_nic(fill: impl FnOnce(&mut abi::fid_nic) -> Option<()>) -> *mut abi::fid_nic {
     let mut made = ptr::null_mut();
-    let all = part(&mut made, abi::fid_nic::default(), |nic| {
+    let all = alloc_part(&mut made, abi::fid_nic::default(), |nic| {
         nic.fid.fclass = abi::FI_CLASS_NIC;
         nic.fid.ops = table(&OPS);
         fill(nic)
@@ -78,11 +78,11 @@ unsafe fn free(nic: *mut abi::fid_nic) {
 
 /// A copy with parts of its own, or null when there is no memory.
 fn copy(nic: Whole<'_, abi::fid_nic>) -> *mut abi::fid_nic {
-    made(|out| {
+    alloc_nic(|out| {
         out.fid.context = nic.fid.context;
         out.prov_attr = nic.prov_attr;
         let start = abi::fi_device_attr::default();
-        part(&mut out.device_attr, start, |to| match nic.device_attr() {
+        alloc_part(&mut out.device_attr, start, |to| match nic.device_attr() {
             None => Some(()),
             Some(from) => {
                 text(&mut to.name, from.name())?;
@@ -94,9 +94,9 @@ fn copy(nic: Whole<'_, abi::fid_nic>) -> *mut abi::fid_nic {
             }
         })?;
         let bus = nic.bus_attr().map(|bus| *bus).unwrap_or_default();
-        part(&mut out.bus_attr, bus, |_| Some(()))?;
+        alloc_part(&mut out.bus_attr, bus, |_| Some(()))?;
         let start = abi::fi_link_attr::default();
-        part(&mut out.link_attr, start, |to| match nic.link_attr() {
+        alloc_part(&mut out.link_attr, start, |to| match nic.link_attr() {
             None => Some(()),
             Some(from) => {
                 (to.mtu, to.speed, to.state) = (from.mtu, from.speed, from.state);

@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
-//! What the `fi_getinfo` of a provider from an object answers. Programs get it as it is, since it
-//! may have values that no provider here has.
+//! An `fi_info` that a value of Rust owns: what the `fi_getinfo` of a provider from a shared object answers. It is kept
+//! as C made it, beside the `Info` that is read from it (as its `Handle`), and programs get a copy of it: it may have
+//! values that no provider here has.
 
 use core::ptr;
 
@@ -10,40 +11,40 @@ use super::layout::{InfoIn, Layout};
 use super::{copy, free};
 use crate::edge::{Arg as _, Whole};
 
-/// One `fi_info`, with everything it points to.
-pub(crate) struct Given(*mut abi::fi_info);
+/// One `fi_info` that is in no list, with everything it points to. It is never null.
+pub(crate) struct OwnedInfo(*mut abi::fi_info);
 
 // SAFETY: an `fi_info` is memory that belongs to this value alone, and no thread's.
-unsafe impl Send for Given {}
+unsafe impl Send for OwnedInfo {}
 // SAFETY: shared access only reads.
-unsafe impl Sync for Given {}
+unsafe impl Sync for OwnedInfo {}
 
-impl Given {
+impl OwnedInfo {
     /// The entries of a list, each alone.
     ///
     /// # Safety
     ///
     /// `list` is null or a list that a provider of this layout has made for the caller, which uses it no
     /// more.
-    pub(crate) unsafe fn each(mut list: *mut abi::fi_info, layout: &Layout) -> Vec<Self> {
+    pub(crate) unsafe fn from_list(mut list: *mut abi::fi_info, layout: &Layout) -> Vec<Self> {
         let mut all = Vec::new();
         // SAFETY: null or an entry of the list.
         while let Some(entry) = unsafe { list.as_mut() } {
             let next = core::mem::replace(&mut entry.next, ptr::null_mut());
             // SAFETY: an entry that nobody else has, as the provider knows it.
-            all.extend(unsafe { Self::today(list, layout) });
+            all.extend(unsafe { Self::in_current_layout(list, layout) });
             list = next;
         }
         all
     }
 
-    /// An entry in today's layout; `None` when there is no memory.
+    /// Takes an entry, which is replaced by a copy in today's layout if it has another; `None` when there is no memory.
     ///
     /// # Safety
     ///
     /// The entry is one of this layout, alone, and belongs to the caller.
-    unsafe fn today(entry: *mut abi::fi_info, layout: &Layout) -> Option<Self> {
-        if layout.is_todays() {
+    unsafe fn in_current_layout(entry: *mut abi::fi_info, layout: &Layout) -> Option<Self> {
+        if layout.is_current() {
             return Some(Self(entry));
         }
         // SAFETY: an entry of this layout, by the contract of this function.
@@ -76,7 +77,7 @@ impl Given {
     }
 }
 
-impl Drop for Given {
+impl Drop for OwnedInfo {
     fn drop(&mut self) {
         // SAFETY: it belongs to this value, and came from C's allocator, as the interface asks.
         unsafe { free::list(self.0) };

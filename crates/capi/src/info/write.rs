@@ -7,7 +7,7 @@ use core::ptr;
 use ripstop_abi as abi;
 use ripstop_core::{Address, BusAttr, Handle, Info, Nic};
 
-use super::{Attributes, Given, free, made, nic, part};
+use super::{Attributes, OwnedInfo, alloc_info, alloc_part, free, nic};
 use crate::{cmem, handles};
 
 /// A list for `fi_getinfo`, or null when there is no memory for all of it.
@@ -32,10 +32,10 @@ pub(crate) fn info(info: &Info) -> *mut abi::fi_info {
 
 /// The same, in front of a list.
 fn info_before(info: &Info, next: *mut abi::fi_info) -> *mut abi::fi_info {
-    let given = info.handle.as_ref().and_then(Handle::downcast::<Given>);
-    let made = match given {
-        Some(given) => given.copy(),
-        None => made(abi::fi_info::default(), |out| fill(out, info)),
+    let owned = info.handle.as_ref().and_then(Handle::downcast::<OwnedInfo>);
+    let made = match owned {
+        Some(owned) => owned.copy(),
+        None => alloc_info(abi::fi_info::default(), |out| fill(out, info)),
     };
     // SAFETY: null or made just now.
     if let Some(made) = unsafe { made.as_mut() } {
@@ -55,21 +55,21 @@ fn fill(out: &mut abi::fi_info, info: &Info) -> Option<()> {
         .handle
         .as_ref()
         .map_or(ptr::null_mut(), handles::pointer);
-    part(&mut out.tx_attr, info.tx.write(), |_| Some(()))?;
-    part(&mut out.rx_attr, info.rx.write(), |_| Some(()))?;
-    part(&mut out.ep_attr, info.ep.write(), |attr| {
+    alloc_part(&mut out.tx_attr, info.tx.write(), |_| Some(()))?;
+    alloc_part(&mut out.rx_attr, info.rx.write(), |_| Some(()))?;
+    alloc_part(&mut out.ep_attr, info.ep.write(), |attr| {
         auth_key(&mut attr.auth_key, &info.ep.auth_key)
     })?;
-    part(&mut out.domain_attr, info.domain.write(), |attr| {
+    alloc_part(&mut out.domain_attr, info.domain.write(), |attr| {
         string(&mut attr.name, info.domain.name.as_ref())?;
         auth_key(&mut attr.auth_key, &info.domain.auth_key)
     })?;
-    part(&mut out.fabric_attr, info.fabric.write(), |attr| {
+    alloc_part(&mut out.fabric_attr, info.fabric.write(), |attr| {
         string(&mut attr.name, info.fabric.name.as_ref())?;
         string(&mut attr.prov_name, info.fabric.prov_name.as_ref())
     })?;
     if let Some(card) = &info.nic {
-        out.nic = nic::made(|out| fill_nic(out, card));
+        out.nic = nic::alloc_nic(|out| fill_nic(out, card));
         return (!out.nic.is_null()).then_some(());
     }
     Some(())
@@ -103,7 +103,7 @@ fn auth_key(to: &mut *mut u8, key: &[u8]) -> Option<()> {
 }
 
 fn fill_nic(out: &mut abi::fid_nic, card: &Nic) -> Option<()> {
-    part(&mut out.device_attr, Default::default(), |device| {
+    alloc_part(&mut out.device_attr, Default::default(), |device| {
         string(&mut device.name, card.device.name.as_ref())?;
         string(&mut device.device_id, card.device.device_id.as_ref())?;
         string(
@@ -114,8 +114,8 @@ fn fill_nic(out: &mut abi::fid_nic, card: &Nic) -> Option<()> {
         string(&mut device.driver, card.device.driver.as_ref())?;
         string(&mut device.firmware, card.device.firmware.as_ref())
     })?;
-    part(&mut out.bus_attr, bus_attr(card.bus), |_| Some(()))?;
-    part(&mut out.link_attr, Default::default(), |link| {
+    alloc_part(&mut out.bus_attr, bus_attr(card.bus), |_| Some(()))?;
+    alloc_part(&mut out.link_attr, Default::default(), |link| {
         link.mtu = card.link.mtu;
         link.speed = card.link.speed;
         link.state = card.link.state as abi::fi_link_state;

@@ -19,7 +19,7 @@ use super::fabrics;
 use super::shared_object::{Getinfo, SharedObject};
 use crate::cmem;
 use crate::edge::Whole;
-use crate::info::Given;
+use crate::info::OwnedInfo;
 use crate::info::layout::{Layout, Widened};
 use crate::info::read::string;
 use crate::log;
@@ -135,7 +135,7 @@ impl CProvider {
 
     /// What one interface is for the registry, with the interface itself; `None` for one without
     /// attributes, which no program could open, or when there is no memory.
-    fn offer(&self, mut given: Given, request: &Request<'_>) -> Option<Info> {
+    fn offer(&self, mut given: OwnedInfo, request: &Request<'_>) -> Option<Info> {
         let below = given.get().fabric_attr()?.prov_name();
         let name = self.full_name(below);
         let attr = given.fabric_attr()?;
@@ -218,7 +218,7 @@ impl ProviderInfo for CProvider {
 
 impl CProvider {
     /// Asks the provider, in C.
-    fn ask(&self, getinfo: Getinfo, request: &Request<'_>) -> Result<Vec<Given>> {
+    fn ask(&self, getinfo: Getinfo, request: &Request<'_>) -> Result<Vec<OwnedInfo>> {
         let original = request.original.map(|original| original.hints);
         let hints = match original.and_then(|any| any.downcast_ref::<Widened>()) {
             Some(wide) => ptr::from_ref(wide.whole().get()),
@@ -246,7 +246,7 @@ impl CProvider {
         }
         let layout = Layout::of_release(self.object.api_version);
         // SAFETY: a list that the provider has made for this call, in the layout of its release.
-        let given = unsafe { Given::each(list, layout) };
+        let given = unsafe { OwnedInfo::from_list(list, layout) };
         match given.is_empty() {
             true => Err(Errno::ENODATA),
             false => Ok(given),
