@@ -1,7 +1,8 @@
 #![allow(unsafe_code)]
-//! Counting what is open of objects. A fabric cannot be closed while anything in it is open, so it
-//! is fabrics that are counted: the operations on the `fid` of one stand in a table of this library
-//! until it is closed, and lead to those of the provider, but for `close`.
+//! The open fabrics of providers from shared objects, each of which keeps its shared object loaded.
+//!
+//! A fabric cannot be closed while anything in it is open, so nothing else has to be watched: until a fabric is closed,
+//! its `fid` has a table of operations of this library's, which leads to those of the provider, but for `close`.
 
 use core::any::Any;
 use core::ffi::c_int;
@@ -15,56 +16,57 @@ use ripstop_abi as abi;
 
 use crate::info::layout::widen;
 
-/// Whatever keeps an object loaded.
+/// Whatever keeps a shared object loaded.
 type Provider = dyn Any + Send + Sync;
 
-/// An open fabric of an object.
-struct Counted {
-    /// The table that the fabric has meanwhile.
+/// An open fabric of a provider.
+struct OpenFabric {
+    /// The table that its `fid` has while it is open.
     ops: Box<abi::fi_ops>,
-    /// The provider's own.
-    own: *mut abi::fi_ops,
-    /// How often it was opened: a provider may hand out one fabric again, and count.
-    times: usize,
-    /// Keeps the object loaded.
+    /// The provider's own table, which `ops` is a copy of but for `close`.
+    provider_ops: *mut abi::fi_ops,
+    /// How often it was opened and not closed: a provider may hand out one fabric again, and count itself.
+    opens: usize,
+    /// Keeps the shared object loaded.
     #[expect(dead_code, reason = "kept")]
     provider: Arc<Provider>,
 }
 
 // SAFETY: the provider's table is only read, and tables are constant.
-unsafe impl Send for Counted {}
+unsafe impl Send for OpenFabric {}
 
-static OPEN: LazyLock<Mutex<HashMap<usize, Counted>>> = LazyLock::new(Mutex::default);
+/// By the address of the fabric.
+static OPEN: LazyLock<Mutex<HashMap<usize, OpenFabric>>> = LazyLock::new(Mutex::default);
 
-/// Counts a fabric until it is closed.
+/// Keeps a provider loaded until a fabric of it is closed. Called with each fabric that its `fabric()` returns.
 ///
 /// # Safety
 ///
 /// The fabric is open, of this provider, and nobody else uses it yet, unless the provider has handed it out
 /// before.
-pub(super) unsafe fn count(fabric: *mut abi::fid_fabric, provider: Arc<Provider>) {
+pub(super) unsafe fn keep_loaded(fabric: *mut abi::fid_fabric, provider: Arc<Provider>) {
     let mut open = OPEN.lock();
-    if let Some(counted) = open.get_mut(&fabric.addr()) {
-        counted.times += 1;
+    if let Some(known) = open.get_mut(&fabric.addr()) {
+        known.opens += 1;
         return;
     }
     // SAFETY: an open fabric that nobody else uses.
     let fid = unsafe { &mut (*fabric).fid };
-    let own = fid.ops;
+    let provider_ops = fid.ops;
     // SAFETY: the operations of an open object.
-    let Some(mut ops) = (unsafe { copied(own) }) else {
+    let Some(mut ops) = (unsafe { copied(provider_ops) }) else {
         return;
     };
     ops.close = Some(close);
     let mut ops = Box::new(ops);
     fid.ops = ptr::from_mut(&mut *ops);
-    let counted = Counted {
+    let new = OpenFabric {
         ops,
-        own,
-        times: 1,
+        provider_ops,
+        opens: 1,
         provider,
     };
-    open.insert(fabric.addr(), counted);
+    open.insert(fabric.addr(), new);
 }
 
 /// A table, as far as this library knows its operations; `None` for null, and for one so short that
@@ -89,43 +91,52 @@ unsafe fn copied(ops: *const abi::fi_ops) -> Option<abi::fi_ops> {
     Some(copy)
 }
 
-/// `fi_close` of a fabric that is counted.
+/// `fi_close` of a fabric. One that was opened more than once stays, and so does its entry.
 unsafe extern "C" fn close(fid: *mut abi::fid) -> c_int {
     let mut open = OPEN.lock();
-    if let Some(counted) = open.get_mut(&fid.addr())
-        && counted.times > 1
+    if let Some(known) = open.get_mut(&fid.addr())
+        && known.opens > 1
     {
-        counted.times -= 1;
-        let own = counted.own;
+        known.opens -= 1;
+        let provider_ops = known.provider_ops;
+        // The provider may call back.
         drop(open);
-        // SAFETY: the provider's own table, of an open fabric.
-        let own = unsafe { (*own).close };
-        // SAFETY: an open fabric, which its provider counts.
-        let code = own.map_or(-abi::FI_ENOSYS, |own| unsafe { own(fid) });
+        // SAFETY: an open fabric with the table of its provider.
+        let code = unsafe { close_by(provider_ops, fid) };
         if code != 0
-            && let Some(counted) = OPEN.lock().get_mut(&fid.addr())
+            && let Some(known) = OPEN.lock().get_mut(&fid.addr())
         {
-            counted.times += 1;
+            known.opens += 1;
         }
         return code;
     }
-    let Some(counted) = open.remove(&fid.addr()) else {
+    let Some(last) = open.remove(&fid.addr()) else {
         return -abi::FI_EINVAL;
     };
     drop(open);
-    let table = ptr::from_ref(&*counted.ops).cast_mut();
+    let ops = ptr::from_ref(&*last.ops).cast_mut();
     // SAFETY: an open fabric, which the caller closes and so uses nowhere else.
-    unsafe { (*fid).ops = counted.own };
-    // SAFETY: the provider's own table, of an open fabric.
-    let own = unsafe { (*counted.own).close };
-    // SAFETY: an open fabric, closed by its provider.
-    let code = own.map_or(-abi::FI_ENOSYS, |own| unsafe { own(fid) });
+    unsafe { (*fid).ops = last.provider_ops };
+    // SAFETY: an open fabric with the table of its provider.
+    let code = unsafe { close_by(last.provider_ops, fid) };
     if code != 0 {
         // SAFETY: it has not been closed: something in it is open.
-        unsafe { (*fid).ops = table };
-        OPEN.lock().insert(fid.addr(), counted);
+        unsafe { (*fid).ops = ops };
+        OPEN.lock().insert(fid.addr(), last);
     }
     code
+}
+
+/// The `close` of a provider's own table.
+///
+/// # Safety
+///
+/// `fid` is an open fabric whose provider has given it this table.
+unsafe fn close_by(provider_ops: *const abi::fi_ops, fid: *mut abi::fid) -> c_int {
+    // SAFETY: the table of an open fabric, and `copied` has found that it goes on to `close`.
+    let close = unsafe { (*provider_ops).close };
+    // SAFETY: an open fabric, closed by its provider.
+    close.map_or(-abi::FI_ENOSYS, |close| unsafe { close(fid) })
 }
 
 #[cfg(test)]
@@ -157,7 +168,7 @@ mod tests {
         let fabric = &raw mut fabric;
         let kept = Arc::downgrade(&provider);
         // SAFETY: a fabric with operations that nobody else uses.
-        unsafe { count(fabric, provider) };
+        unsafe { keep_loaded(fabric, provider) };
         let close = || {
             // SAFETY: an open fabric.
             let fid = unsafe { &raw mut (*fabric).fid };
@@ -194,7 +205,7 @@ mod tests {
         let kept = Arc::downgrade(&provider);
         for provider in [provider.clone(), provider] {
             // SAFETY: a fabric with operations.
-            unsafe { count(fabric, provider) };
+            unsafe { keep_loaded(fabric, provider) };
         }
         for is_kept in [true, false] {
             // SAFETY: the fabric is only memory of this test.

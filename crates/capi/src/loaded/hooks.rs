@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! Hooks, which intercept the calls of a program on a provider's objects: those that are built in
-//! (`ripstop_hooks`), and providers from objects, as the C library's `ofi_hook_debug` is.
+//! Hooks, which intercept the calls of a program on a provider's fabrics, domains, endpoints and so on: those that are
+//! built in (`ripstop_hooks`), and providers from shared objects, as the C library's `ofi_hook_debug` is.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,8 +18,8 @@ const PREFIX: &str = "ofi_hook_";
 enum Step {
     /// Built in, one or several in a row.
     BuiltIn(Hooks),
-    /// From an object.
-    Object(Arc<CProvider>),
+    /// From a shared object.
+    Shared(Arc<CProvider>),
 }
 
 /// Puts the hooks that `FI_HOOK` names above a fabric of this provider that was just opened, the first
@@ -36,14 +36,14 @@ pub(crate) unsafe fn install(
         match step {
             // SAFETY: the caller's, or what a hook has just laid over it.
             Step::BuiltIn(hooks) => unsafe { ripstop_hooks::install(fabric, hooks, provider) },
-            Step::Object(hook) => fabric = above(hook, fabric, provider),
+            Step::Shared(hook) => fabric = open_above(hook, fabric, provider),
         }
     }
     fabric
 }
 
-/// The fabric of a hook from an object above another one; that one where it does not open.
-fn above(
+/// The fabric of a hook from a shared object above another one; that one where it does not open.
+fn open_above(
     hook: &Arc<CProvider>,
     below: *mut abi::fid_fabric,
     provider: &str,
@@ -59,7 +59,7 @@ fn above(
     })
 }
 
-/// The hooks that are named and there.
+/// The hooks that `FI_HOOK` names, as far as there are such hooks; read once.
 fn chosen() -> &'static [Step] {
     static CHOSEN: OnceLock<Vec<Step>> = OnceLock::new();
     CHOSEN.get_or_init(|| {
@@ -67,9 +67,9 @@ fn chosen() -> &'static [Step] {
         let mut steps = Vec::new();
         let mut built_in: Vec<&'static dyn Hook> = Vec::new();
         for name in names.split(';').filter(|name| !name.is_empty()) {
-            if let Some(object) = object(name) {
-                take(&mut built_in, &mut steps);
-                steps.push(Step::Object(object));
+            if let Some(hook) = shared_hook(name) {
+                end_row(&mut built_in, &mut steps);
+                steps.push(Step::Shared(hook));
             } else if let Some(hook) = ripstop_hooks::find(name) {
                 built_in.push(hook);
             } else {
@@ -82,20 +82,20 @@ fn chosen() -> &'static [Step] {
                 );
             }
         }
-        take(&mut built_in, &mut steps);
+        end_row(&mut built_in, &mut steps);
         steps
     })
 }
 
-/// Makes a step of what was collected.
-fn take(built_in: &mut Vec<&'static dyn Hook>, steps: &mut Vec<Step>) {
+/// Makes one step of the row of built-in hooks that has been collected, unless it is empty.
+fn end_row(built_in: &mut Vec<&'static dyn Hook>, steps: &mut Vec<Step>) {
     if !built_in.is_empty() {
         steps.push(Step::BuiltIn(std::mem::take(built_in).into()));
     }
 }
 
-/// A hook from an object by its name, whole or without the beginning that all have.
-fn object(name: &str) -> Option<Arc<CProvider>> {
+/// A hook from a shared object by its name, whole or without the [`PREFIX`] that all have.
+fn shared_hook(name: &str) -> Option<Arc<CProvider>> {
     let found = super::find(name).or_else(|| super::find(&format!("{PREFIX}{name}")));
     found.filter(|found| found.is_hook())
 }

@@ -2,7 +2,18 @@
 //! (`docs/design/c-providers.md`).
 //!
 //! Each function of the interface that lists, asks or opens providers calls [`load`] first. What it
-//! finds stands in the registry beside the providers that are built in.
+//! finds is in the registry beside the providers that are built in.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `path` | where shared objects are looked for (`FI_PROVIDER_PATH`) |
+//! | `shared_object` | opening one, and what it must export |
+//! | `provider` | its provider, for the registry and `fi_fabric(3)` |
+//! | `fabrics` | the open fabrics of these providers, which keep them loaded |
+//! | `hooks` | what `FI_HOOK` puts above a fabric |
+//! | `end` | the end of the process |
+//!
+//! A *shared object* is a file here, an *object* a `fid`, as everywhere else.
 
 mod end;
 mod fabrics;
@@ -28,10 +39,10 @@ use shared_object::{Refused, SharedObject};
 
 use crate::providers;
 
-/// What the name of an object ends with in a folder of them.
+/// What the name of a shared object ends with in a folder of them.
 const SUFFIX: &str = "-fi.so";
 
-/// Our own providers as objects for other libraries. In the folder beside this library they are
+/// Our own providers as shared objects for other libraries. In the folder beside this library they are
 /// left out: they are built in.
 const OURS: [&str; 2] = ["libripstop-fi.so", "libripstop_shm-fi.so"];
 
@@ -57,13 +68,13 @@ pub(crate) fn load() {
         let given = params().get::<String>(None, "provider_path").ok();
         let search = SearchPath::parse(given.as_deref(), &beside());
         for (file, standing) in files(&search) {
-            take(&file, standing, registry);
+            load_file(&file, standing, registry);
         }
         process::id()
     });
 }
 
-/// The folder beside this library where objects are looked for.
+/// The folder beside this library where shared objects are looked for.
 fn beside() -> PathBuf {
     let this = ripstop_os::path_of_code(load);
     let folder = this.and_then(|path| path.parent().map(Path::to_owned));
@@ -90,13 +101,13 @@ fn files(search: &SearchPath) -> Vec<(PathBuf, Standing)> {
     files
 }
 
-/// Whether an object has the name of one of ours.
+/// Whether a shared object has the name of one of ours.
 fn is_ours(file: &Path) -> bool {
     let name = file.file_name();
     name.is_some_and(|name| OURS.iter().any(|ours| name == *ours))
 }
 
-/// The objects in a folder, in the order in which the C library takes them: last names first.
+/// The shared objects in a folder, in the order in which the C library takes them: last names first.
 fn in_folder(folder: &Path) -> Vec<PathBuf> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -116,8 +127,9 @@ fn in_folder(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Opens a file and registers its provider, or says in the log why not.
-fn take(file: &Path, standing: Standing, registry: &'static ripstop_core::registry::Registry) {
+/// Opens a file and registers its provider, or says in the log why not. A file that is loaded already is left out,
+/// under whatever path.
+fn load_file(file: &Path, standing: Standing, registry: &'static ripstop_core::registry::Registry) {
     let same = |loaded: &Loaded| {
         let known = fs::canonicalize(loaded.provider.path());
         known.is_ok_and(|known| fs::canonicalize(file).is_ok_and(|file| file == known))
@@ -151,12 +163,12 @@ fn take(file: &Path, standing: Standing, registry: &'static ripstop_core::regist
     });
 }
 
-/// Whether there is any.
+/// Whether any provider was loaded.
 pub(crate) fn is_any() -> bool {
     !LOADED.lock().is_empty()
 }
 
-/// The provider of this name, if the one that counts is from an object.
+/// The provider of this name, if the registry takes one from a shared object for it.
 pub(crate) fn find(name: &str) -> Option<Arc<CProvider>> {
     let counts = registry().provider(name)?;
     let same =
@@ -168,8 +180,8 @@ pub(crate) fn find(name: &str) -> Option<Arc<CProvider>> {
         .map(|loaded| Arc::clone(&loaded.provider))
 }
 
-/// The end of the process: all are taken off the list, last ones first, and cleaned up. An object
-/// leaves unless something of it is open. What a child has inherited is its parent's to clean up.
+/// The end of the process: all are taken off the list, last ones first, and cleaned up. A shared object is unloaded
+/// unless a fabric of it is open. What a child has inherited is its parent's to clean up.
 fn end() {
     ripstop_hooks::at_end();
     if PROCESS.get() != Some(&process::id()) {

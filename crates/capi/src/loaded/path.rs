@@ -9,11 +9,11 @@ use ripstop_core::registry::Standing;
 /// A place to look for providers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// All objects of a folder that the variable names.
+    /// All shared objects of a folder that the variable names.
     Folder(PathBuf),
-    /// All objects of the folder beside this library.
+    /// All shared objects of the folder beside this library.
     Beside(PathBuf),
-    /// One object.
+    /// One shared object.
     File(PathBuf),
 }
 

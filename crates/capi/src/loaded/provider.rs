@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! A provider from an object, as the registry and `fi_fabric(3)` use it.
+//! A provider from a shared object, as the registry and `fi_fabric(3)` use it.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -27,15 +27,15 @@ use crate::log;
 /// The name of the one provider whose answers already have the names of what they link.
 const LINKING: &str = "lnx";
 
-/// A provider from an object. The object stays loaded as long as this is referred to: by the
-/// registry, and by each fabric that is open of it.
+/// A provider from a shared object, which stays loaded as long as this is referred to: by the registry, and by each
+/// fabric that is open of it.
 pub(crate) struct CProvider {
     object: SharedObject,
     cleaned_up: AtomicBool,
 }
 
 impl CProvider {
-    /// The provider of an object.
+    /// The provider of a shared object.
     pub(super) const fn new(object: SharedObject) -> Self {
         Self {
             object,
@@ -43,7 +43,7 @@ impl CProvider {
         }
     }
 
-    /// The file of the object.
+    /// The file of the shared object.
     pub(crate) fn path(&self) -> &Path {
         &self.object.path
     }
@@ -110,7 +110,7 @@ impl CProvider {
             unsafe { (*fabric).api_version = api_version };
         }
         // SAFETY: the fabric was just opened, and nobody else knows it yet.
-        unsafe { fabrics::count(fabric, self.clone()) };
+        unsafe { fabrics::keep_loaded(fabric, self.clone()) };
         fi_info!(
             "core",
             Subsys::Core,

@@ -10,16 +10,16 @@ use ripstop_abi as abi;
 use ripstop_types::Version;
 use thiserror::Error;
 
-/// What objects export.
+/// The function that shared objects export.
 const ENTRY: &CStr = c"fi_prov_ini";
 
-/// The oldest interface that objects may have, as in the C library.
+/// The oldest interface that shared objects may be built for, as in the C library.
 const OLDEST: Version = Version::new(1, 3);
 
 /// The longest name of a provider, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Why an object is not used.
+/// Why a shared object is not used.
 #[derive(Debug, Error)]
 pub(super) enum Refused {
     /// It does not load: no shared object, or one that lacks what it is linked with.
@@ -77,7 +77,7 @@ type Fabric = unsafe extern "C" fn(
     context: *mut core::ffi::c_void,
 ) -> core::ffi::c_int;
 
-/// An object whose entry has been called. Dropping it unloads it.
+/// A shared object whose [`ENTRY`] has been called. Dropping it unloads it.
 pub(super) struct SharedObject {
     pub(super) path: PathBuf,
     pub(super) name: String,
@@ -91,9 +91,9 @@ impl SharedObject {
     /// Opens a file, which runs its code in this process, and asks its entry for the provider.
     ///
     /// # Errors
-    /// [`Refused`]; the object is unloaded.
+    /// [`Refused`]; the shared object is unloaded.
     pub(super) fn open(path: &Path) -> Result<Self, Refused> {
-        // SAFETY: running the code of the objects that the user has put there is what they are for.
+        // SAFETY: running the code of the shared objects that the user has put there is what they are for.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(|error| {
             let reason = error.source().map(ToString::to_string);
