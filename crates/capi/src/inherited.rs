@@ -25,61 +25,61 @@ use crate::tables::{Table, table};
 #[derive(Debug)]
 pub(crate) struct Inherited;
 
-/// An object in the list of all objects.
+/// The node of an object in the doubly linked list of all objects. It is a part of the object.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Node {
     object: Cell<*mut ()>,
-    before: Cell<*mut Place>,
-    after: Cell<*mut Place>,
+    prev: Cell<*mut Node>,
+    next: Cell<*mut Node>,
     /// Takes the address of the object.
     disown: unsafe fn(*mut ()),
 }
 
-impl Place {
+impl Node {
     /// One that is in no list yet.
     pub(crate) const fn new(disown: unsafe fn(*mut ())) -> Self {
         Self {
             object: Cell::new(ptr::null_mut()),
-            before: Cell::new(ptr::null_mut()),
-            after: Cell::new(ptr::null_mut()),
+            prev: Cell::new(ptr::null_mut()),
+            next: Cell::new(ptr::null_mut()),
             disown,
         }
     }
 }
 
-/// The list. Its lock is one that a child can open that another thread has not taken: it is held
-/// across the fork, by the thread that forks.
+/// The list of all objects, with a spin lock. The thread that forks holds it across the fork: so the list is whole in
+/// the child, where that thread is the only one, and releases the lock.
 struct Objects {
-    taken: AtomicBool,
-    first: UnsafeCell<*mut Place>,
+    locked: AtomicBool,
+    first: UnsafeCell<*mut Node>,
 }
 
-// SAFETY: `first` and all places are used under the lock only.
+// SAFETY: `first` and all nodes are used under the lock only.
 unsafe impl Sync for Objects {}
 
 static OBJECTS: Objects = Objects {
-    taken: AtomicBool::new(false),
+    locked: AtomicBool::new(false),
     first: UnsafeCell::new(ptr::null_mut()),
 };
 
 impl Objects {
-    fn take(&self) {
-        while self.taken.swap(true, Ordering::Acquire) {
+    fn lock(&self) {
+        while self.locked.swap(true, Ordering::Acquire) {
             thread::yield_now();
         }
     }
 
-    fn give_back(&self) {
-        self.taken.store(false, Ordering::Release);
+    fn unlock(&self) {
+        self.locked.store(false, Ordering::Release);
     }
 }
 
 extern "C" fn before_fork() {
-    OBJECTS.take();
+    OBJECTS.lock();
 }
 
 extern "C" fn in_parent() {
-    OBJECTS.give_back();
+    OBJECTS.unlock();
 }
 
 extern "C" fn in_child() {
@@ -88,21 +88,21 @@ extern "C" fn in_child() {
     let mut next = first;
     while !next.is_null() {
         // SAFETY: what is in the list is live.
-        let place = unsafe { &*next };
-        next = place.after.get();
+        let node = unsafe { &*next };
+        next = node.next.get();
         // SAFETY: the address came with this function, and the child has no other thread.
-        unsafe { (place.disown)(place.object.get()) };
+        unsafe { (node.disown)(node.object.get()) };
     }
-    OBJECTS.give_back();
+    OBJECTS.unlock();
 }
 
 /// Puts an object into the list.
 ///
 /// # Safety
 ///
-/// `place` is that of `object`, in no list, and stays where it is until [`leave`]; its `disown`
+/// `node` is that of `object`, in no list, and stays where it is until [`unlink`]; its `disown`
 /// takes `object`.
-pub(crate) unsafe fn enter(place: *mut Place, object: *mut ()) {
+pub(crate) unsafe fn link(node: *mut Node, object: *mut ()) {
     if ripstop_os::at_fork(before_fork, in_parent, in_child).is_err() {
         fi_warn_sparse!(
             "core",
@@ -111,41 +111,41 @@ pub(crate) unsafe fn enter(place: *mut Place, object: *mut ()) {
              this one"
         );
     }
-    OBJECTS.take();
+    OBJECTS.lock();
     // SAFETY: the lock is taken.
-    let first = unsafe { OBJECTS.first.get().replace(place) };
-    // SAFETY: the place of a live object, by the contract of this function; places are only shared.
-    let new = unsafe { &*place };
+    let first = unsafe { OBJECTS.first.get().replace(node) };
+    // SAFETY: the node of a live object, by the contract of this function; nodes are only shared.
+    let new = unsafe { &*node };
     new.object.set(object);
-    new.after.set(first);
+    new.next.set(first);
     // SAFETY: what is in the list is live.
     if let Some(first) = unsafe { first.as_ref() } {
-        first.before.set(place);
+        first.prev.set(node);
     }
-    OBJECTS.give_back();
+    OBJECTS.unlock();
 }
 
 /// Takes an object out of the list.
 ///
 /// # Safety
 ///
-/// `place` has been entered, in this process.
-pub(crate) unsafe fn leave(place: *mut Place) {
-    OBJECTS.take();
-    // SAFETY: it was entered and has not left, so its object is live.
-    let old = unsafe { &*place };
-    let (before, after) = (old.before.get(), old.after.get());
+/// `node` has been linked, in this process.
+pub(crate) unsafe fn unlink(node: *mut Node) {
+    OBJECTS.lock();
+    // SAFETY: it was linked and not unlinked, so its object is live.
+    let old = unsafe { &*node };
+    let (prev, next) = (old.prev.get(), old.next.get());
     // SAFETY: what is in the list is live.
-    match unsafe { before.as_ref() } {
-        Some(before) => before.after.set(after),
+    match unsafe { prev.as_ref() } {
+        Some(prev) => prev.next.set(next),
         // SAFETY: the lock is taken.
-        None => unsafe { OBJECTS.first.get().write(after) },
+        None => unsafe { OBJECTS.first.get().write(next) },
     }
     // SAFETY: what is in the list is live.
-    if let Some(after) = unsafe { after.as_ref() } {
-        after.before.set(before);
+    if let Some(next) = unsafe { next.as_ref() } {
+        next.prev.set(prev);
     }
-    OBJECTS.give_back();
+    OBJECTS.unlock();
 }
 
 /// `fi_close` in the child: there is nothing of its own to end.

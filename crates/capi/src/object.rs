@@ -18,7 +18,7 @@ use ripstop_types::{Errno, Result};
 
 use crate::edge::{AnyFid, Arg, Out};
 use crate::errno::{fail, missing};
-use crate::inherited::{self, Head, Inherited, Place};
+use crate::inherited::{self, Head, Inherited, Node};
 use crate::tables::{Table, none, table};
 
 /// What this library keeps with a C object.
@@ -54,12 +54,12 @@ macro_rules! shared {
 
 pub(crate) use shared;
 
-/// An object: what C knows, which type of body it has, its place among all objects, and the body.
+/// An object: what C knows, which type of body it has, its node in the list of all objects, and the body.
 #[repr(C)]
 pub(crate) struct Object<B: Body> {
     head: B::Head,
     kind: TypeId,
-    place: Place,
+    node: Node,
     body: B,
 }
 
@@ -97,20 +97,20 @@ impl<B: Body> Room<B> {
     /// Makes the object. C owns it until [`close`].
     pub(crate) fn fill(self, head: B::Head, body: B) -> *mut B::Head {
         let kind = TypeId::of::<B>();
-        let place = Place::new(Object::<B>::disown);
+        let node = Node::new(Object::<B>::disown);
         let object = Object {
             head,
             kind,
-            place,
+            node,
             body,
         };
         let object = Box::into_raw(Box::write(self.0, object));
         // Events name the object by its address alone.
         object.expose_provenance();
         // SAFETY: it was just made.
-        let place = unsafe { &raw mut (*object).place };
-        // SAFETY: the place of this object, which stays where it is until `end` takes it out.
-        unsafe { inherited::enter(place, object.cast()) };
+        let node = unsafe { &raw mut (*object).node };
+        // SAFETY: the node of this object, which stays where it is until `close` takes it out.
+        unsafe { inherited::link(node, object.cast()) };
         object.cast()
     }
 }
@@ -218,9 +218,9 @@ pub(crate) unsafe extern "C" fn close<B: Body>(fid: *mut abi::fid) -> c_int {
     this.closing(fid);
     let object = fid.cast::<Object<B>>();
     // SAFETY: a live object, by the contract of this function.
-    let place = unsafe { &raw mut (*object).place };
-    // SAFETY: `Room::fill` has entered it.
-    unsafe { inherited::leave(place) };
+    let node = unsafe { &raw mut (*object).node };
+    // SAFETY: `Room::fill` has linked it.
+    unsafe { inherited::unlink(node) };
     // SAFETY: `Room::fill` has made it from a box; it is in no list any more, and no other call
     // uses it.
     drop(unsafe { Box::from_raw(object) });
