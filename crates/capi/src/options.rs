@@ -43,10 +43,10 @@ fn option(level: c_int, name: c_int) -> Result<EpOption> {
 
 arguments! {
     /// Where `fi_getopt` writes an option: null, or as many bytes as `optlen` says.
-    pub(crate) struct Value { at: *mut c_void }
+    pub(crate) struct OptionOut { at: *mut c_void }
 }
 
-impl Value<'_> {
+impl OptionOut<'_> {
     /// Writes an option, and to `len`, which says how much room there is, how long it is.
     ///
     /// # Errors
@@ -77,10 +77,10 @@ impl Value<'_> {
 
 arguments! {
     /// What `fi_setopt` reads: null, or that many bytes.
-    pub(crate) struct Given { at: *const c_void, len: usize }
+    pub(crate) struct OptionValue { at: *const c_void, len: usize }
 }
 
-impl Given<'_> {
+impl OptionValue<'_> {
     /// # Errors
     /// [`Errno::EINVAL`] for null, or a length that is not that of a `size_t`.
     fn get(self) -> Result<usize> {
@@ -100,7 +100,7 @@ trampolines! { [B: Options]
     /// `fi_getopt`: `-FI_ENOPROTOOPT` for an unknown option, `-FI_ETOOSMALL` with the needed length
     /// for a short buffer.
     pub(crate) extern "C" fn getopt(
-        this: This<B, abi::fid>, level: c_int, name: c_int, value: Value, len: Option<&mut usize>,
+        this: This<B, abi::fid>, level: c_int, name: c_int, value: OptionOut, len: Option<&mut usize>,
     ) -> c_int {
         let get = || {
             let option = option(level, name)?;
@@ -112,7 +112,7 @@ trampolines! { [B: Options]
 
     /// `fi_setopt`: `-FI_ENOPROTOOPT` for an unknown option.
     pub(crate) extern "C" fn setopt(
-        this: This<B, abi::fid>, level: c_int, name: c_int, value: Given(value, len),
+        this: This<B, abi::fid>, level: c_int, name: c_int, value: OptionValue(value, len),
     ) -> c_int {
         let option = option(level, name);
         code(option.and_then(|option| match option {

@@ -40,7 +40,7 @@ pub(crate) unsafe fn printed(format: u32, addr: *const u8, len: Option<usize>) -
         text.fmt(format_args!("{known}"));
         return Some(text);
     }
-    other(&mut text, format, bytes, addr)?;
+    of_other_provider(&mut text, format, bytes, addr)?;
     Some(text)
 }
 
@@ -113,8 +113,9 @@ fn address(format: u32, bytes: &[u8]) -> Option<Address> {
     Address::from_bytes(format, bytes).ok()
 }
 
-/// Formats of providers that only C has.
-fn other(text: &mut Text, format: u32, bytes: &[u8], addr: *const u8) -> Option<()> {
+/// Appends an address of a provider that only C has. `bytes` are as many as [`size_of_address`] says; `addr` is where
+/// they are, which is all that is printed of some.
+fn of_other_provider(text: &mut Text, format: u32, bytes: &[u8], addr: *const u8) -> Option<()> {
     let field = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let mut put = |args: core::fmt::Arguments<'_>| text.fmt(args);
     match format {

@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
-//! Attributes of queues, counters, address vectors and regions as text.
+//! Attributes of queues, counters, address vectors and regions as text, and error entries; those of `struct fi_info`
+//! are in `info`.
 
 use ripstop_abi as abi;
 
@@ -11,21 +12,21 @@ use crate::text::Text;
 /// `struct fi_av_attr`.
 pub(super) fn av_attr(text: &mut Text, attr: Whole<'_, abi::fi_av_attr>) {
     let mut lines = Lines::new(text, "", "fi_av_attr");
-    lines.one("type", names::AV_TYPE, attr.type_);
+    lines.value("type", names::AV_TYPE, attr.type_);
     numbers!(lines, attr: count ep_per_node);
     lines.string("name", attr.name());
-    lines.set("flags", names::AV_FLAGS, attr.flags);
+    lines.flags("flags", names::AV_FLAGS, attr.flags);
 }
 
 /// `struct fi_cq_attr`.
 pub(super) fn cq_attr(text: &mut Text, attr: &abi::fi_cq_attr) {
     let mut lines = Lines::new(text, "", "fi_cq_attr");
     lines.number("size", attr.size);
-    lines.set("flags", names::CQ_FLAGS, attr.flags);
-    lines.one("format", names::CQ_FORMAT, attr.format);
-    lines.one("wait_obj", names::WAIT_OBJ, attr.wait_obj);
+    lines.flags("flags", names::CQ_FLAGS, attr.flags);
+    lines.value("format", names::CQ_FORMAT, attr.format);
+    lines.value("wait_obj", names::WAIT_OBJ, attr.wait_obj);
     lines.number("signaling_vector", attr.signaling_vector);
-    lines.one("wait_cond", names::CQ_WAIT_COND, attr.wait_cond);
+    lines.value("wait_cond", names::CQ_WAIT_COND, attr.wait_cond);
 }
 
 /// `struct fi_mr_attr`.
@@ -34,19 +35,19 @@ pub(super) fn mr_attr(text: &mut Text, attr: &abi::fi_mr_attr) {
     // SAFETY: both members of the union are pointers, and any bits are one.
     lines.pointer("mr_iov", unsafe { attr.mr.mr_iov });
     lines.number("iov_count", attr.iov_count);
-    lines.set("access", names::MR_ACCESS, attr.access);
+    lines.flags("access", names::MR_ACCESS, attr.access);
     lines.hex("offset", attr.offset);
     lines.hex("requested_key", attr.requested_key);
     lines.pointer("context", attr.context);
     lines.number("auth_key_size", attr.auth_key_size);
-    lines.one("iface", names::HMEM_IFACE, attr.iface);
+    lines.value("iface", names::HMEM_IFACE, attr.iface);
 }
 
 /// `struct fi_cntr_attr`.
 pub(super) fn cntr_attr(text: &mut Text, attr: &abi::fi_cntr_attr) {
     let mut lines = Lines::new(text, "", "fi_cntr_attr");
-    lines.one("events", names::CNTR_EVENTS, attr.events);
-    lines.one("wait_obj", names::WAIT_OBJ, attr.wait_obj);
+    lines.value("events", names::CNTR_EVENTS, attr.events);
+    lines.value("wait_obj", names::WAIT_OBJ, attr.wait_obj);
     lines.hex("flags", attr.flags);
 }
 

@@ -24,10 +24,10 @@ fn version(lines: &mut Lines<'_>, name: &str, version: u32) {
 /// `struct fi_tx_attr`.
 pub(super) fn tx_attr(text: &mut Text, attr: Whole<'_, abi::fi_tx_attr>, indent: &str) {
     let mut lines = Lines::new(text, indent, "fi_tx_attr");
-    lines.set("caps", names::CAPS, attr.caps);
-    lines.set("mode", names::MODE, attr.mode);
-    lines.set("op_flags", names::OP_FLAGS, attr.op_flags);
-    lines.set("msg_order", names::MSG_ORDER, attr.msg_order);
+    lines.flags("caps", names::CAPS, attr.caps);
+    lines.flags("mode", names::MODE, attr.mode);
+    lines.flags("op_flags", names::OP_FLAGS, attr.op_flags);
+    lines.flags("msg_order", names::MSG_ORDER, attr.msg_order);
     numbers!(lines, attr: inject_size size iov_limit rma_iov_limit);
     lines.hex("tclass", attr.tclass);
 }
@@ -35,18 +35,18 @@ pub(super) fn tx_attr(text: &mut Text, attr: Whole<'_, abi::fi_tx_attr>, indent:
 /// `struct fi_rx_attr`.
 pub(super) fn rx_attr(text: &mut Text, attr: Whole<'_, abi::fi_rx_attr>, indent: &str) {
     let mut lines = Lines::new(text, indent, "fi_rx_attr");
-    lines.set("caps", names::CAPS, attr.caps);
-    lines.set("mode", names::MODE, attr.mode);
-    lines.set("op_flags", names::OP_FLAGS, attr.op_flags);
-    lines.set("msg_order", names::MSG_ORDER, attr.msg_order);
+    lines.flags("caps", names::CAPS, attr.caps);
+    lines.flags("mode", names::MODE, attr.mode);
+    lines.flags("op_flags", names::OP_FLAGS, attr.op_flags);
+    lines.flags("msg_order", names::MSG_ORDER, attr.msg_order);
     numbers!(lines, attr: size iov_limit);
 }
 
 /// `struct fi_ep_attr`.
 pub(super) fn ep_attr(text: &mut Text, attr: Whole<'_, abi::fi_ep_attr>, indent: &str) {
     let mut lines = Lines::new(text, indent, "fi_ep_attr");
-    lines.one("type", names::EP_TYPE, attr.type_);
-    lines.one("protocol", names::PROTOCOL, attr.protocol);
+    lines.value("type", names::EP_TYPE, attr.type_);
+    lines.value("protocol", names::PROTOCOL, attr.protocol);
     lines.number("protocol_version", attr.protocol_version.cast_signed());
     numbers!(lines, attr: max_msg_size msg_prefix_size);
     numbers!(lines, attr: max_order_raw_size max_order_war_size max_order_waw_size);
@@ -62,17 +62,17 @@ pub(super) fn domain_attr(text: &mut Text, attr: Whole<'_, abi::fi_domain_attr>,
     let mut lines = Lines::new(text, indent, "fi_domain_attr");
     lines.pointer("domain", attr.domain);
     lines.string("name", attr.name());
-    lines.one("threading", names::THREADING, attr.threading);
-    lines.one("progress", names::PROGRESS, attr.data_progress);
-    lines.one("resource_mgmt", names::RESOURCE_MGMT, attr.resource_mgmt);
-    lines.one("av_type", names::AV_TYPE, attr.av_type);
+    lines.value("threading", names::THREADING, attr.threading);
+    lines.value("progress", names::PROGRESS, attr.data_progress);
+    lines.value("resource_mgmt", names::RESOURCE_MGMT, attr.resource_mgmt);
+    lines.value("av_type", names::AV_TYPE, attr.av_type);
     let mr_mode = u64::from(attr.mr_mode.cast_unsigned());
-    lines.set("mr_mode", names::MR_MODE, mr_mode);
+    lines.flags("mr_mode", names::MR_MODE, mr_mode);
     numbers!(lines, attr: mr_key_size cq_data_size cq_cnt ep_cnt tx_ctx_cnt rx_ctx_cnt);
     numbers!(lines, attr: max_ep_tx_ctx max_ep_rx_ctx max_ep_stx_ctx max_ep_srx_ctx);
     numbers!(lines, attr: cntr_cnt mr_iov_limit);
-    lines.set("caps", names::CAPS, attr.caps);
-    lines.set("mode", names::MODE, attr.mode);
+    lines.flags("caps", names::CAPS, attr.caps);
+    lines.flags("mode", names::MODE, attr.mode);
     numbers!(lines, attr: auth_key_size max_err_data mr_cnt);
     lines.hex("tclass", attr.tclass);
     numbers!(lines, attr: max_ep_auth_key max_group_id max_cntr_value max_err_cntr_value);
@@ -90,9 +90,9 @@ pub(super) fn fabric_attr(text: &mut Text, attr: Whole<'_, abi::fi_fabric_attr>,
 /// `struct fi_info`.
 pub(crate) fn info(text: &mut Text, info: Whole<'_, abi::fi_info>) {
     let mut lines = Lines::new(text, "", "fi_info");
-    lines.set("caps", names::CAPS, info.caps);
-    lines.set("mode", names::MODE, info.mode);
-    lines.one("addr_format", names::ADDR_FORMAT, info.addr_format);
+    lines.flags("caps", names::CAPS, info.caps);
+    lines.flags("mode", names::MODE, info.mode);
+    lines.value("addr_format", names::ADDR_FORMAT, info.addr_format);
     numbers!(lines, info: src_addrlen dest_addrlen);
     for (name, addr) in [
         ("src_addr", info.src_addr()),

@@ -29,27 +29,33 @@ impl<'a> Lines<'a> {
         self.text.put("\n");
     }
 
+    /// A line with a number, in decimal.
     pub(super) fn number(&mut self, name: &str, value: impl fmt::Display) {
         self.line(name, |text| text.fmt(format_args!("{value}")));
     }
 
+    /// A line with a number, in hexadecimal.
     pub(super) fn hex(&mut self, name: &str, value: impl fmt::LowerHex) {
         self.line(name, |text| text.fmt(format_args!("0x{value:x}")));
     }
 
+    /// A line with a C string, or `(null)`.
     pub(super) fn string(&mut self, name: &str, value: Option<&CStr>) {
         self.line(name, |text| text.c_str(value));
     }
 
+    /// A line with an address.
     pub(super) fn pointer<T>(&mut self, name: &str, value: *const T) {
         self.line(name, |text| text.pointer(value));
     }
 
-    pub(super) fn one(&mut self, name: &str, table: Names, value: u32) {
+    /// A line with the name of an enumeration's value.
+    pub(super) fn value(&mut self, name: &str, table: Names, value: u32) {
         self.line(name, |text| names::value(text, table, u64::from(value)));
     }
 
-    pub(super) fn set(&mut self, name: &str, table: Names, bits: u64) {
+    /// A line with the names of the set bits.
+    pub(super) fn flags(&mut self, name: &str, table: Names, bits: u64) {
         self.line(name, |text| {
             text.put("[ ");
             names::flags(text, table, bits);

@@ -145,14 +145,17 @@ fn object(out: &mut Text, label: &str, fid: AnyFid<'_>) {
     }
 }
 
-/// How a value without structure is stored.
+/// How a value that is no struct is stored, and what its names are of.
 enum Kind {
+    /// An enumeration, of 32 bits.
     Value,
+    /// Flags of 64 bits.
     Flags,
+    /// Flags of 32 bits.
     ShortFlags,
 }
 
-/// The names of a type without structure.
+/// The names of a type that is no struct, and how its values are stored; `None` for a struct and an unknown type.
 fn plain(datatype: abi::fi_type) -> Option<(names::Names, Kind)> {
     Some(match datatype {
         abi::FI_TYPE_EP_TYPE => (names::EP_TYPE, Kind::Value),

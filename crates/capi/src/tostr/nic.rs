@@ -30,14 +30,14 @@ pub(crate) fn nic(text: &mut Text, nic: Whole<'_, abi::fid_nic>) {
         let mut lines = Lines::new(text, PART, "fi_link_attr");
         lines.string("address", attr.address());
         numbers!(lines, attr: mtu speed);
-        lines.one("state", names::LINK_STATE, attr.state);
+        lines.value("state", names::LINK_STATE, attr.state);
         lines.string("network_type", attr.network_type());
     }
 }
 
 fn bus_attr(text: &mut Text, attr: &abi::fi_bus_attr) {
     let mut lines = Lines::new(text, PART, "fi_bus_attr");
-    lines.one("bus_type", names::BUS_TYPE, attr.bus_type);
+    lines.value("bus_type", names::BUS_TYPE, attr.bus_type);
     if attr.bus_type == abi::FI_BUS_PCI {
         // SAFETY: the only member of the union, of integers, so any bits will do.
         let pci = unsafe { attr.attr.pci };
