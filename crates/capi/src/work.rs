@@ -74,6 +74,11 @@ fn some(object: AnyFid<'_>) -> Option<AnyFid<'_>> {
     (!object.as_ptr().is_null()).then_some(object)
 }
 
+/// Reads work of any type, and queues it (`FI_QUEUE_WORK`). `token` names it when it is cancelled.
+///
+/// # Errors
+/// [`Errno::EINVAL`] for null and for arguments that no call takes, [`Errno::EDOMAIN`] for objects of another domain,
+/// [`Errno::ENOSYS`] for an unknown type; those of the provider.
 fn queue<D: Domain>(
     domain: &Arc<D>,
     token: FidToken,
@@ -111,11 +116,7 @@ fn queue<D: Domain>(
             if done.is_some() {
                 return Err(Errno::EINVAL);
             }
-            let counter = counter::of_domain::<D>(op.cntr(), domain)?;
-            let op = match work.op_type {
-                abi::FI_OP_CNTR_SET => WorkOp::Set(counter, op.value),
-                _ => WorkOp::Add(counter, op.value),
-            };
+            let op = counter_op(domain, work.op_type, op)?;
             domain.queue_work(&Work { token, when, op })
         }
         abi::FI_OP_SEND | abi::FI_OP_RECV => {
@@ -129,22 +130,38 @@ fn queue<D: Domain>(
         abi::FI_OP_READ | abi::FI_OP_WRITE => rma(domain, operation!(fi_op_rma), incoming, put),
         abi::FI_OP_ATOMIC => {
             let op = operation!(fi_op_atomic);
-            let given = (op.msg(), [Array::NONE; 2], op.flags);
-            atomic(domain, AtomicKind::Plain, op.ep(), given, put)
+            let args = (op.msg(), [Array::NONE; 2], op.flags);
+            atomic(domain, AtomicKind::Plain, op.ep(), args, put)
         }
         abi::FI_OP_FETCH_ATOMIC => {
             let op = operation!(fi_op_fetch_atomic);
-            let given = (op.msg(), [Array::NONE, op.fetch().msg_iov()], op.flags);
-            atomic(domain, AtomicKind::Fetch, op.ep(), given, put)
+            let args = (op.msg(), [Array::NONE, op.fetch().msg_iov()], op.flags);
+            atomic(domain, AtomicKind::Fetch, op.ep(), args, put)
         }
         abi::FI_OP_COMPARE_ATOMIC => {
             let op = operation!(fi_op_compare_atomic);
             let more = [op.compare().msg_iov(), op.fetch().msg_iov()];
-            let given = (op.msg(), more, op.flags);
-            atomic(domain, AtomicKind::Compare, op.ep(), given, put)
+            let args = (op.msg(), more, op.flags);
+            atomic(domain, AtomicKind::Compare, op.ep(), args, put)
         }
         _ => Err(Errno::ENOSYS),
     }
+}
+
+/// Work that sets a counter, or adds to it.
+///
+/// # Errors
+/// As for [`counter::of_domain`].
+fn counter_op<'a, D: Domain>(
+    domain: &Arc<D>,
+    op_type: abi::fi_op_type,
+    op: Whole<'a, abi::fi_op_cntr>,
+) -> Result<WorkOp<'a, D>> {
+    let counter = counter::of_domain::<D>(op.cntr(), domain)?;
+    Ok(match op_type {
+        abi::FI_OP_CNTR_SET => WorkOp::Set(counter, op.value),
+        _ => WorkOp::Add(counter, op.value),
+    })
 }
 
 /// What work is to do.
@@ -201,8 +218,8 @@ fn rma<D: Domain>(
     put(ep, &DataCall::Write(segs.as_slice(), call))
 }
 
-/// What an atomic is given: its message, what stands beside it, and flags.
-type Given<'a> = (
+/// What deferred work says of an atomic: its message, what is compared and the place for the result, and flags.
+type AtomicArgs<'a> = (
     Whole<'a, abi::fi_msg_atomic>,
     [Array<'a, abi::fi_ioc>; 2],
     u64,
@@ -213,7 +230,7 @@ fn atomic<D: Domain>(
     domain: &Arc<D>,
     kind: AtomicKind,
     ep: AnyFid<'_>,
-    (msg, more, flags): Given<'_>,
+    (msg, more, flags): AtomicArgs<'_>,
     put: impl FnOnce(At<'_, D>, &DataCall<'_>) -> Result<()>,
 ) -> Result<()> {
     let ep = endpoint_of(ep, domain)?;
