@@ -79,7 +79,7 @@ impl<'a, P: Pointer> Object<'a, P> {
 }
 
 impl AnyFid<'_> {
-    /// An operation of the object, if its table has it: the table may be older than the operation.
+    /// An operation of the object, if its table has all of it: the table may be older than the operation.
     ///
     /// # Safety
     ///
@@ -92,11 +92,11 @@ impl AnyFid<'_> {
         }
         // SAFETY: the operations of an object are null or a table, and every table has a size.
         let size = unsafe { ops.cast::<usize>().read() };
-        if size <= offset {
+        if size < offset.saturating_add(size_of::<Option<F>>()) {
             return None;
         }
         let field = ops.wrapping_byte_add(offset).cast::<Option<F>>();
-        // SAFETY: the table goes on to this field, which has this type.
+        // SAFETY: the table has the whole field, which has this type.
         unsafe { field.read() }
     }
 
@@ -137,5 +137,36 @@ impl AnyFid<'_> {
         // SAFETY: an open object, and a buffer of that many bytes that holds an empty string.
         let result = unsafe { tostr(self.fid, buf.as_mut_ptr().cast(), buf.len()) };
         (result == 0).then_some(buf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn control(_: *mut abi::fid, _: c_int, _: *mut c_void) -> c_int {
+        0
+    }
+
+    #[test]
+    fn an_operation_that_its_table_ends_within_is_not_called() {
+        let duplicate = |size| {
+            let mut ops = abi::fi_ops {
+                size,
+                control: Some(control),
+                ..Default::default()
+            };
+            let mut fid = abi::fid {
+                ops: &raw mut ops,
+                ..Default::default()
+            };
+            // SAFETY: an object with a table of at least the size that it gives.
+            unsafe { AnyFid::new(&raw mut fid) }.duplicate()
+        };
+        let start = offset_of!(abi::fi_ops, control);
+        assert!(duplicate(start + size_of::<usize>()).is_ok());
+        for short in [0, start, start + 1, start + size_of::<usize>() - 1] {
+            assert_eq!(duplicate(short), Err(-abi::FI_ENOSYS));
+        }
     }
 }

@@ -16,6 +16,9 @@ use ripstop_abi as abi;
 
 use crate::info::layout::widen;
 
+/// `fi_ops::close`.
+type Close = unsafe extern "C" fn(fid: *mut abi::fid) -> c_int;
+
 /// Whatever keeps a shared object loaded.
 type Provider = dyn Any + Send + Sync;
 
@@ -82,7 +85,7 @@ unsafe fn copied(ops: *const abi::fi_ops) -> Option<abi::fi_ops> {
     // SAFETY: every table has a size.
     let size = unsafe { ops.cast::<usize>().read() };
     let size = size.min(size_of::<abi::fi_ops>());
-    if size <= offset_of!(abi::fi_ops, close) {
+    if size < offset_of!(abi::fi_ops, close) + size_of::<Option<Close>>() {
         return None;
     }
     // SAFETY: that many bytes are the table's, and zeros are no operations.
@@ -234,11 +237,14 @@ mod tests {
         let copy = unsafe { copied(&raw const table) }.unwrap();
         assert_eq!(copy.size, offset_of!(abi::fi_ops, ops_open));
         assert!(copy.close.is_some() && copy.bind.is_none());
-        let empty = abi::fi_ops {
-            size: offset_of!(abi::fi_ops, close),
+        let of_size = |size| abi::fi_ops {
+            size,
+            close: Some(close),
             ..Default::default()
         };
-        for none in [&raw const empty, ptr::null()] {
+        let empty = of_size(offset_of!(abi::fi_ops, close));
+        let with_half_of_close = of_size(empty.size + 4);
+        for none in [&raw const empty, &raw const with_half_of_close, ptr::null()] {
             // SAFETY: a table of the size that it gives, or null.
             assert!(unsafe { copied(none) }.is_none());
         }
