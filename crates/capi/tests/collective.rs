@@ -143,7 +143,7 @@ fn sets_and_joins_refuse_bad_input() {
 }
 
 #[test]
-fn a_set_of_another_domain_is_no_group_to_join() {
+fn a_set_of_another_domain_is_refused() {
     let ends = Ends::open();
     let domain = domain(ends.fabric, &ends.info);
     let mut attr = fi_av_set_attr {
@@ -163,7 +163,9 @@ fn a_set_of_another_domain_is_no_group_to_join() {
     let joined = op!(ends.eps[0], cm.join(addr, FI_COLLECTIVE, &mut mc, NONE));
     assert_eq!(joined, -FI_EDOMAIN);
     assert!(mc.is_null());
-    close_all!(set, av, domain);
+    let own = ends.set(|_| {}).unwrap();
+    assert_eq!(op!(own, ops.set_union(set)), -FI_EDOMAIN);
+    close_all!(own, set, av, domain);
 }
 
 #[test]

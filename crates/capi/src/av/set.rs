@@ -11,6 +11,7 @@ use ripstop_types::{Errno, FiAddr, Flags, Result};
 use super::body::AvBody;
 use crate::edge::{In, Object, Out, trampolines};
 use crate::errno::{self, code, fail};
+use crate::object::domain::same_domain;
 use crate::object::{self, Body, Room, This};
 use crate::tables::{operations, table};
 
@@ -19,7 +20,7 @@ pub(crate) struct AvSetBody<D: Domain> {
     pub(crate) set: AvSet,
     /// It stays as long as the set.
     pub(crate) av: Arc<D::Av>,
-    /// The domain of the address vector; groups are joined in it only.
+    /// The domain of the address vector. Endpoints of others join no group of the set.
     pub(crate) domain: Arc<D>,
 }
 
@@ -99,16 +100,17 @@ trampolines! { [D: Domain]
 }
 
 impl<D: Domain> AvSetBody<D> {
-    /// Changes the set by another of the same address vector.
+    /// Changes the set by another one, which must be of the same address vector.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for another.
+    /// [`Errno::EDOMAIN`] for one of another domain, [`Errno::EINVAL`] for another vector of this domain.
     fn change(
         &self,
         other: Object<'_, *const abi::fid_av_set>,
         by: impl FnOnce(&AvSet, &AvSet),
     ) -> Result<()> {
         let other = other.any().cast::<Self>(abi::FI_CLASS_AV_SET)?;
+        same_domain("the address vector set", &self.domain, &other.domain)?;
         if !Arc::ptr_eq(&self.av, &other.av) {
             return Err(Errno::EINVAL);
         }
