@@ -10,7 +10,7 @@ use ripstop_types::{EpType, Errno, Flags, Mode, WaitObj};
 use crate::case::{Cx, Outcome, Step, Stop, cases, flagged, ready, refused};
 use crate::pace::soon;
 use crate::rig::{A, B, Rig, Spec, bare, pattern, prepare};
-use crate::subject::{Completion, Inject, Post, Token};
+use crate::subject::{Completion, CqAttr, Inject, Post, Token};
 use crate::{ensure, ensure_eq};
 
 cases! {
@@ -18,6 +18,7 @@ cases! {
     fi_endpoint {
         dgram offered: "the answer says how long a datagram may be, and what is in front of one that was received";
         dgram without_peers: "an endpoint without an address vector is not enabled, and takes no operation before that";
+        dgram other_domain: "an address vector, a queue or a counter of another domain is FI_EDOMAIN";
     }
     fi_msg {
         dgram sizes: "datagrams of 0 B to max_msg_size arrive whole";
@@ -157,6 +158,30 @@ fn offered(cx: &Cx<'_>) -> Outcome {
         "more is injected than sent"
     );
     ensure!(domain.name.is_some(), "the domain has no name");
+    rig.close()
+}
+
+fn other_domain(cx: &Cx<'_>) -> Outcome {
+    let rig = bare(cx, &Spec::default())?;
+    let s = rig.s;
+    let domain = s.domain(rig.fabric, &rig.info)?;
+    let other = s.domain(rig.fabric, &rig.info)?;
+    let ep = s.endpoint(domain, &rig.info)?;
+    let av = s.av(other, Spec::default().av)?;
+    let cq = s.cq(other, CqAttr::default())?;
+    let cntr = s.cntr(other, WaitObj::None)?;
+    let both = Flags::SEND | Flags::RECV;
+    for (fid, flags, what) in [
+        (av, Flags::empty(), "an address vector of another domain"),
+        (cq, both, "a queue of another domain"),
+        (cntr, both, "a counter of another domain"),
+    ] {
+        refused(s.bind(ep, fid, flags), &[Errno::EDOMAIN], what)?;
+    }
+    // Nothing of it was bound.
+    for fid in [av, cq, cntr, ep, other, domain] {
+        s.close(fid)?;
+    }
     rig.close()
 }
 

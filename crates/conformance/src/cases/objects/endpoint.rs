@@ -34,7 +34,7 @@ cases! {
         both close_sending: "an endpoint closes with sends under way";
         msg shared_rx: "endpoints receive from a shared context";
         msg shared_rx_busy: "a shared context does not close while bound";
-        msg shared_rx_domain:
+        both shared_rx_domain:
             "a shared context of another domain is FI_EDOMAIN, and so are a queue and a counter for one";
     }
 }

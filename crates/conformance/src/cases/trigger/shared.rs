@@ -21,6 +21,8 @@ cases! {
         both shared_sends: "a shared receive context starts nothing but receives" = sends;
         both shared_closes:
             "a shared context closes with what waits there, and the counters after it";
+        both shared_domain:
+            "deferred receives of a shared context of another domain are FI_EDOMAIN";
     }
 }
 
@@ -83,6 +85,34 @@ fn shared_receives(cx: &Cx<'_>) -> Outcome {
     g.go(1)?;
     let third = g.rig.done(B, later)?.bytes();
     ensure!(third == b"tagged", "{third:?} came third");
+    g.close()
+}
+
+fn shared_domain(cx: &Cx<'_>) -> Outcome {
+    let (g, _) = ground(cx)?;
+    let s = g.rig.s;
+    g.queue(g.go, 5, &WorkOp::Add(g.done, 1))?;
+    let domain = s.domain(g.rig.fabric, &g.rig.info)?;
+    let theirs = s.shared_rx(domain, &g.rig.info)?;
+    let post = g.rig.filled(A, Post::recv(8));
+    let op = WorkOp::Post {
+        ep: theirs,
+        post: &post,
+        done: Some(g.done),
+    };
+    let when = When {
+        cntr: g.go,
+        threshold: 0,
+    };
+    let queued = s.queue_work(g.domain(), when, &op);
+    refused(
+        queued,
+        &[Errno::EDOMAIN],
+        "a shared context of another domain",
+    )?;
+    g.rests(0)?;
+    s.close(theirs)?;
+    s.close(domain)?;
     g.close()
 }
 
