@@ -175,7 +175,12 @@ mod tests {
             .into_iter()
             .partition(|name| guest::parse(name).is_some());
         assert_eq!(here, ["lnx", "shm", "tcp", "tcp;ofi_rxm"]);
-        let expected = ["verbs;ofi_rxm/6.1", "verbs;ofi_rxm/6.12"];
+        let expected = [
+            "verbs/6.1",
+            "verbs/6.12",
+            "verbs;ofi_rxm/6.1",
+            "verbs;ofi_rxm/6.12",
+        ];
         assert_eq!(in_guests, expected);
         assert!(list.set("tcp", "quick").expect("a set").must.len() > 50);
         let files: Vec<_> = list
