@@ -58,6 +58,8 @@ pub(super) struct Link<D: Domain> {
     idle: u32,
     since: Instant,
     looked: Instant,
+    /// The last look found that the other side had closed its connection.
+    gone: bool,
 }
 
 /// What is behind the prefix of a buffer.
@@ -121,6 +123,7 @@ impl<D: Domain> Link<D> {
             idle: 0,
             since: Instant::now(),
             looked: Instant::now(),
+            gone: false,
         };
         link.post()?;
         Ok(link)
@@ -288,13 +291,18 @@ impl<D: Domain> Link<D> {
     fn look(&mut self, control: &Control) -> Result<()> {
         if self.idle == GLANCE {
             self.since = Instant::now();
+            self.gone = false;
         }
         if self.looked.elapsed() < LOOK {
             return Ok(());
         }
         self.looked = Instant::now();
+        // What the other side sent last may still be on its way when its connection has closed, so
+        // that has to be seen twice.
+        let gone = control.is_gone();
+        let was_gone = std::mem::replace(&mut self.gone, gone);
         ensure!(
-            !control.is_gone(),
+            !(gone && was_gone),
             "the fi_pingpong at {} has ended",
             control.peer
         );
