@@ -214,7 +214,7 @@ fn insert_named<D: Domain>(
 ) -> c_int {
     let count = nodes.checked_mul(services);
     insertion(this, count, into, flags, context, |insertion| {
-        let missing = |argument| errno::missing("fi_av_insertsvc", argument);
+        let missing = |argument| errno::missing("an insertion by node and service", argument);
         let node = node.map(string).ok_or_else(|| missing("node"))?;
         let service = service.map(string);
         if this.format == AddrFormat::IbUd {
