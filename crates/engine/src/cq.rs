@@ -1,6 +1,6 @@
 //! Completion queues (man page `fi_cq(3)`): successes and errors in the order they happened.
 
-use ripstop_types::{Completion, CompletionError, Errno, Flags, Result};
+use ripstop_types::{Completion, CompletionError, Context, Errno, Flags, Result};
 
 use crate::ring::Ring;
 
@@ -179,6 +179,22 @@ impl CompletionQueue {
         // It has the place it had.
         self.entries.push(LOST)?;
         self.pop()
+    }
+
+    /// Has the oldest error that was not read, of an operation with this context and of those that `wanted` says, say
+    /// that it was cancelled; returns whether there is one. An error that comes with a message stays as it is.
+    pub fn cancel_unread(&mut self, context: Context, wanted: impl Fn(Flags) -> bool) -> bool {
+        const STAY: [Errno; 3] = [Errno::ETRUNC, Errno::EADDRNOTAVAIL, Errno::ECANCELED];
+        let found = self.errors.iter_mut().find(|entry| {
+            let CompletionError { entry, err, .. } = &entry.error;
+            entry.context == context && wanted(entry.flags) && !STAY.contains(err)
+        });
+        let Some(ErrorEntry { error, .. }) = found else {
+            return false;
+        };
+        error.err = Errno::ECANCELED;
+        error.prov_errno = Errno::ECANCELED.0;
+        true
     }
 
     /// Takes the error at the front.

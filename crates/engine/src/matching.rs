@@ -83,6 +83,8 @@ pub struct Recv<B> {
     pub filling: u32,
     /// Takes no more messages: matched, cancelled, or a multi-receive buffer that is full.
     pub released: bool,
+    /// The program has cancelled it while a message was on its way into it: should that fail, it says so.
+    pub(crate) cancelled: bool,
     /// Whether it was put into the queue of posted receives.
     pub(crate) listed: Listed,
 }
@@ -113,6 +115,7 @@ impl<B: Buffer> Recv<B> {
             used: 0,
             filling: 0,
             released: false,
+            cancelled: false,
             listed: Listed::Yes,
         }
     }
@@ -399,6 +402,19 @@ impl<B: Buffer> Matcher<B> {
     /// Takes the oldest posted receive with this context out of its queue.
     pub fn cancel(&mut self, context: Context) -> Option<RecvId> {
         self.take_posted(|recv| recv.context == context)
+    }
+
+    /// Marks the receives with this context that a message is on its way into, see [`Recv::cancelled`].
+    pub(crate) fn note_cancel(&mut self, context: Context) {
+        for id in self.recvs.every_id() {
+            if let Some(recv) = self
+                .recvs
+                .get_mut(id)
+                .filter(|recv| recv.context == context)
+            {
+                recv.cancelled = true;
+            }
+        }
     }
 
     /// Whether a posted receive with that property exists.

@@ -174,6 +174,24 @@ impl<T: Copy> Ring<T> {
         Some(value)
     }
 
+    /// The values from the oldest on, to be changed in place.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let (newer, older) = self.slots.split_at_mut(self.head);
+        older.iter_mut().chain(newer).take(self.len)
+    }
+
+    /// Takes the value `index` places from the front; those behind it move up.
+    pub fn remove(&mut self, index: usize) -> Option<T> {
+        let value = self.get(index)?;
+        let mut place = 0usize;
+        self.retain(|_| {
+            let keep = place != index;
+            place = place.wrapping_add(1);
+            keep
+        });
+        Some(value)
+    }
+
     /// Drops the values for which `keep` does not hold; the others stay in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let count = self.len;

@@ -66,7 +66,7 @@ pub enum Op {
         /// Drop it.
         discard: bool,
     },
-    /// Cancels a receive.
+    /// Cancels a receive or a send.
     Cancel {
         /// Who.
         host: Host,

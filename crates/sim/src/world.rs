@@ -231,9 +231,13 @@ impl World {
             } => self.claim(self.host(*host), *which, *len, *discard),
             Op::Cancel { host, which } => {
                 let host = self.host(*host);
-                let open = self.model.open_recvs(host);
-                if let Some(context) = open.get(which % open.len().max(1)) {
+                let recvs = self.model.open_recvs(host);
+                let sends = self.model.open_sends(host);
+                let place = which % (recvs.len() + sends.len()).max(1);
+                if let Some(context) = recvs.get(place) {
                     self.cancel(host, *context);
+                } else if let Some(context) = sends.get(place - recvs.len()) {
+                    self.cancel_send(host, *context);
                 } else if !self.setup.nodes[host].owned {
                     let context = self.model.context();
                     assert_eq!(self.node(host).ep.cancel(context), Err(Errno::ENOENT));

@@ -27,6 +27,7 @@ cases! {
                 timed(), within(20);
         rdm peer_restarts_and_speaks: "a peer that came back is heard", timed(), within(20);
         rdm nobody_there: "sends to an address where nobody listens fail within 5.5 s", timed();
+        rdm cancel_to_nobody: "a send to nobody that is cancelled ends as cancelled", timed();
         rdm nobody_then_somebody:
             "an address that refused is reached once somebody listens", timed(), within(20);
         rdm peer_comes_late:
@@ -353,6 +354,29 @@ fn nobody_there(cx: &Cx<'_>) -> Outcome {
     // Others are still reached.
     rig.exchange(A, B, b"you there")?;
     Ok(())
+}
+
+fn cancel_to_nobody(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::default())?;
+    let nobody = rig.insert(A, Some(&free(rig.info.addr_format)?))?;
+    for len in [8, 1 << 20] {
+        let post = || Post::send(pattern(len, len)).with(nobody);
+        let Some(send) = posted(&rig, post, lost())? else {
+            continue;
+        };
+        // Whether it was in time or not: it has failed, or will fail.
+        match rig.s.cancel(rig.sides[A].ep, send) {
+            Ok(()) => {}
+            Err(e) if e.is(Errno::ENOENT) => {}
+            Err(e) => return Err(e.into()),
+        }
+        match rig.end_within(lost(), A, send)? {
+            Err(e) => ensure!(e.err == Errno::ECANCELED, "the error is {}", e.err.name()),
+            Ok(_) => return Err(Stop::fail("a send to nobody succeeded")),
+        }
+    }
+    rig.exchange(A, B, b"you there")?;
+    rig.finish()
 }
 
 fn nobody_then_somebody(cx: &Cx<'_>) -> Outcome {

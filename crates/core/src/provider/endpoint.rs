@@ -282,10 +282,12 @@ pub trait Endpoint: Sized + 'static {
     /// without [`Flags::TRIGGER`]; [`Errno::EAGAIN`] when too many wait; see the trait.
     fn trigger(&self, call: &DataCall<'_>, when: Threshold<'_, Self::Domain>) -> Result<()>;
 
-    /// Cancels the oldest receive posted with this context, or an operation that waits for its
-    /// threshold; it completes with [`Errno::ECANCELED`] in the error queue.
+    /// Cancels the oldest receive posted with this context that no message has matched, or an operation that waits
+    /// for its threshold or for its peer to be connected; it completes with [`Errno::ECANCELED`] in the error
+    /// queue. So does one that has failed, if that was not read yet.
     ///
     /// # Errors
-    /// [`Errno::ENOENT`] when no such operation can be cancelled.
+    /// [`Errno::ENOENT`] when no such operation can be cancelled. Should one with this context be under way, and fail
+    /// later, it does so with [`Errno::ECANCELED`].
     fn cancel(&self, context: Context) -> Result<()>;
 }

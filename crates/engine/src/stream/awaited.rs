@@ -82,6 +82,14 @@ impl<B> IndexedTx<B> {
         }
     }
 
+    /// The same, to be changed.
+    pub(super) const fn info_mut(&mut self) -> &mut TxInfo {
+        match self {
+            Self::Message(entry) => &mut entry.info,
+            Self::Atomic(entry) => &mut entry.info,
+        }
+    }
+
     /// What its end is reported with.
     pub(super) const fn info(&self) -> TxInfo {
         match self {

@@ -25,6 +25,7 @@
 mod arriving;
 mod atomic;
 mod awaited;
+mod cancel;
 pub mod cm;
 mod coll;
 mod conn;

@@ -306,15 +306,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Cancels the oldest receive posted with this context.
-    ///
-    /// # Errors
-    /// [`Errno::ENOENT`] when none is posted.
-    pub fn cancel(&mut self, srx: SrxId, rx_cq: Option<CqId>, context: Context) -> Result<()> {
-        self.end_recv(srx, rx_cq, context, Errno::ECANCELED)
-    }
-
-    /// As [`Engine::cancel`], with this error.
+    /// Ends the oldest receive posted with this context, with this error.
     ///
     /// # Errors
     /// [`Errno::ENOENT`] when none is posted.
@@ -396,6 +388,7 @@ impl<B: Buffer> Engine<B> {
         recv.released = true;
         if recv.filling > 0 {
             // The last message on its way reports the buffer as released.
+            recv.cancelled = error == Errno::ECANCELED;
             return;
         }
         let mut entry = without_message(recv.context, &recv.want);
@@ -542,6 +535,10 @@ impl<B: Buffer> Engine<B> {
         let src = config.reported(&self.ids, envelope.src);
         let mut entry = completion(recv.context, envelope, src, 0);
         entry.flags.set(Flags::MULTI_RECV, recv.last);
+        let error = match recv.cancelled {
+            true => Errno::ECANCELED,
+            false => error,
+        };
         let failed = error_entry(entry, error, conn);
         self.end_failed_recv(recv.work, (config.rx_cq, config.rx_counter), failed);
     }
@@ -557,6 +554,8 @@ struct EndedMessage {
     len: u64,
     /// It was the last of a multi-receive buffer.
     last: bool,
+    /// As [`Recv::cancelled`].
+    cancelled: bool,
 }
 
 impl<B: Buffer> Matcher<B> {
@@ -572,6 +571,7 @@ impl<B: Buffer> Matcher<B> {
             address: recv.iov.address(),
             len: recv.iov.len(),
             last: false,
+            cancelled: recv.cancelled,
         };
         if recv.multi {
             recv.filling = recv.filling.wrapping_sub(1);

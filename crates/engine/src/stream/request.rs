@@ -453,9 +453,16 @@ pub enum SendPlan {
 }
 
 /// What marks operations that are not just messages.
-pub(super) const RARE: Flags = ONE_SIDED.union(WORK).union(Flags::COLLECTIVE);
+pub(super) const RARE: Flags = ONE_SIDED
+    .union(WORK)
+    .union(Flags::COLLECTIVE)
+    .union(CANCELLED);
 
 /// Marks, in the flags of an operation that was posted, that its context is the id of deferred
 /// work. It belongs to the range of `Flags` that the interface leaves to providers, and is never
 /// reported.
 pub(super) const WORK: Flags = Flags::from_bits_retain(1 << 62);
+
+/// Marks, in the flags of an operation that is under way, that the program has cancelled it: should
+/// it fail, it says so. As [`WORK`], it is never reported.
+pub(super) const CANCELLED: Flags = Flags::from_bits_retain(1 << 61);

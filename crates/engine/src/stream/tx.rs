@@ -15,7 +15,7 @@ use crate::stream::engine::{Engine, Ep, EpConfig, Limits, error_entry};
 use crate::stream::message_header::{put_announcement, put_header};
 use crate::stream::packets::PACKET_HEADER;
 use crate::stream::request::{
-    Posted, Postponed, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
+    CANCELLED, Posted, Postponed, RARE, SEND_HEADER, Send, SendPlan, TxDone, TxInfo, WORK, Wait,
 };
 
 /// A postponed operation whose turn has come, see [`Engine::start_postponed`].
@@ -558,6 +558,9 @@ impl<B: Buffer> Engine<B> {
         if info.flags.contains(Flags::COLLECTIVE) {
             return self.finish_coll_send(conn_id, info);
         }
+        if info.flags.contains(CANCELLED) {
+            return self.finish(conn_id, &info.without_cancel());
+        }
         let Some(ep) = self
             .conns
             .get(conn_id)
@@ -575,6 +578,9 @@ impl<B: Buffer> Engine<B> {
         }
         if info.flags.contains(Flags::COLLECTIVE) {
             return self.fail_coll_send(conn_id, info, error);
+        }
+        if info.flags.contains(CANCELLED) {
+            return self.fail_tx(conn_id, &info.without_cancel(), Errno::ECANCELED);
         }
         let Some(conn) = self.conns.get(conn_id) else {
             return;

@@ -152,6 +152,16 @@ impl World {
         self.sync(host);
     }
 
+    pub(super) fn cancel_send(&mut self, host: Host, context: usize) {
+        match self.node(host).ep.cancel(context) {
+            Ok(()) => self.model.cancelled(context),
+            // It is under way or done; the latter error where receives are another provider's.
+            Err(Errno::ENOENT | Errno::ENOSYS) => {}
+            Err(error) => panic!("{error}"),
+        }
+        self.sync(host);
+    }
+
     /// Receives or drops what waits at all nodes; returns whether anything did.
     pub(super) fn receive_waiting(&mut self) -> bool {
         let mut any = false;

@@ -456,10 +456,13 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
         let mut state = self.domain.lock();
         let config = *state.engine.ep(self.id).ok_or(Errno::EOPBADSTATE)?;
         let srx = config.srx.ok_or(Errno::EOPBADSTATE)?;
-        let done = match state.engine.cancel(srx, config.rx_cq, context) {
-            Err(Errno::ENOENT) => state.cancel_triggered(At::Ep(self.id), context),
-            done => done,
-        };
+        let mut done = state.engine.cancel(srx, config.rx_cq, context);
+        if done == Err(Errno::ENOENT) {
+            done = state.cancel_triggered(At::Ep(self.id), context);
+        }
+        if done == Err(Errno::ENOENT) {
+            done = state.engine.cancel_tx(self.id, context);
+        }
         state.after();
         match done {
             Err(Errno::ENOENT) if state.engine.is_owned(srx) => Err(Errno::ENOSYS),

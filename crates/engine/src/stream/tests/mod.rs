@@ -2,6 +2,7 @@
 //! of engines are in `crates/sim`.
 
 mod atomic;
+mod cancel;
 mod close;
 mod device_reads;
 mod eager;

@@ -14,7 +14,7 @@ fn iov(addr: u64, len: u64, key: u64) -> RmaIov {
     RmaIov { addr, len, key }
 }
 
-fn rma(kind: RmaKind, context: usize, len: usize) -> Rma<Mem> {
+pub(super) fn rma(kind: RmaKind, context: usize, len: usize) -> Rma<Mem> {
     Rma {
         kind,
         iov: Iov::one(Mem(0x1000, len)),
@@ -44,7 +44,7 @@ fn read_of(segments: &[RmaIov]) -> Header {
 }
 
 impl Fixture {
-    fn start(&mut self, rma: &Rma<Mem>) -> Result<RmaPlan> {
+    pub(super) fn start(&mut self, rma: &Rma<Mem>) -> Result<RmaPlan> {
         self.engine.rma(self.conn, rma, &mut [0; MAX_HEADER])
     }
 
