@@ -111,7 +111,8 @@ impl<B: Bufs> Op<B> {
 
     /// Asks for the operation to be cancelled (`fi_cancel(3)`). Its outcome tells what came
     /// of that: `FI_ECANCELED`, or what it is when it was too late. A receive can be cancelled
-    /// until a message has matched it, a send only while it waits for room in the endpoint.
+    /// until a message has matched it, anything else only while it waits for room in the endpoint or for its peer to be
+    /// connected. What fails after that ends with `FI_ECANCELED`.
     pub fn cancel(&self) {
         let core = self.port.core();
         core.with(|table, later| table.cancel(&core.domain, self.index, later));

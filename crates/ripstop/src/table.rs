@@ -501,14 +501,15 @@ impl Table {
         }
     }
 
-    /// Whether the provider gives up a receive, which it reports then.
+    /// Whether the provider gives up an operation, which it reports then.
     fn cancel_posted(&self, index: usize) -> bool {
         let slot = &self.slots[index];
         let object = self.object(slot.ep);
         object.is_some_and(|object| object.cancel(slot.context(index)).is_ok())
     }
 
-    /// Cancels what can be cancelled: what waits, and a receive that no message has matched.
+    /// Cancels what can be cancelled: what waits for room or for its peer to be connected, and a receive that no
+    /// message has matched.
     pub(crate) fn cancel(&mut self, domain: &AnyDomain, index: usize, later: &mut Later) {
         let Some(slot) = self.slots.get(index) else {
             return;
@@ -520,13 +521,12 @@ impl Table {
                 let error = self.error(domain, index, Errno::ECANCELED);
                 self.settle(index, Err(error), later);
             }
-            State::Posted(_) if slot.request.is_recv() => {
-                // A receive that is matched already completes by itself.
+            State::Posted(_) => {
+                // What is under way completes by itself.
                 if self.cancel_posted(index) {
                     self.reap(domain, later);
                 }
             }
-            State::Posted(_) => {}
         }
     }
 
