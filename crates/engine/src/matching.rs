@@ -83,7 +83,8 @@ pub struct Recv<B> {
     pub filling: u32,
     /// Takes no more messages: matched, cancelled, or a multi-receive buffer that is full.
     pub released: bool,
-    /// The program has cancelled it while a message was on its way into it: should that fail, it says so.
+    /// The program has cancelled it while a message was on its way into it: should that fail, the error is
+    /// [`Errno::ECANCELED`](ripstop_types::Errno::ECANCELED).
     pub(crate) cancelled: bool,
     /// Whether it was put into the queue of posted receives.
     pub(crate) listed: Listed,

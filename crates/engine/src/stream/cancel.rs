@@ -97,7 +97,9 @@ impl<B: Buffer> Conn<B> {
         let mut place = 0..self.postponed.len();
         let place = place.find(|place| {
             let postponed = self.postponed.get(*place);
-            postponed.is_some_and(|it| it.posted.info().is_posted_with(context))
+            postponed.is_some_and(|Postponed { posted, .. }| {
+                !posted.is_silent() && posted.info().is_posted_with(context)
+            })
         })?;
         let taken = self.postponed.remove(place)?;
         match (taken.wait, self.postponed.iter_mut().nth(place)) {

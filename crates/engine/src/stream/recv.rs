@@ -388,7 +388,7 @@ impl<B: Buffer> Engine<B> {
         recv.released = true;
         if recv.filling > 0 {
             // The last message on its way reports the buffer as released.
-            recv.cancelled = error == Errno::ECANCELED;
+            recv.cancelled |= error == Errno::ECANCELED;
             return;
         }
         let mut entry = without_message(recv.context, &recv.want);

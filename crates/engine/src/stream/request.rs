@@ -331,6 +331,16 @@ impl<B: Buffer> Posted<B> {
         }
     }
 
+    /// Whether nothing but the return of its call says that it is sent, so that there is nothing to cancel.
+    pub(super) const fn is_silent(&self) -> bool {
+        match self {
+            Self::Send(send) => send.is_silent(),
+            Self::Rma(rma) => rma.is_silent(),
+            Self::Atomic(atomic) => atomic.is_silent(),
+            Self::Coll(_) => false,
+        }
+    }
+
     /// Whether its payload must be copied before the call that posts it returns.
     pub(super) const fn is_injected(&self) -> bool {
         match self {
@@ -464,5 +474,5 @@ pub(super) const RARE: Flags = ONE_SIDED
 pub(super) const WORK: Flags = Flags::from_bits_retain(1 << 62);
 
 /// Marks, in the flags of an operation that is under way, that the program has cancelled it: should
-/// it fail, it says so. As [`WORK`], it is never reported.
+/// it fail, its error is `FI_ECANCELED`. As [`WORK`], it is never reported.
 pub(super) const CANCELLED: Flags = Flags::from_bits_retain(1 << 61);

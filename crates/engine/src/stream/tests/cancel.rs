@@ -109,6 +109,34 @@ fn what_waits_for_its_connection_ends_at_once() {
 }
 
 #[test]
+fn an_injected_message_is_sent_though_its_context_is_cancelled() {
+    let mut f = Fixture::down();
+    let inject = Send {
+        tag: None,
+        data: None,
+        iov: Iov::one(Mem(0x1000, 5)),
+        context: 0,
+        completion: false,
+        inject: true,
+        ack: false,
+        work: false,
+    };
+    f.engine.send(f.conn, &inject).unwrap();
+    assert_eq!(cancel_tx(&mut f, 0), Err(Errno::ENOENT));
+    // One that the program hears of is another matter.
+    let told = Send {
+        completion: true,
+        ..inject
+    };
+    f.engine.send(f.conn, &told).unwrap();
+    assert_eq!(cancel_tx(&mut f, 0), Ok(()));
+    assert_eq!(f.failed(), [(0, CANCELED)]);
+    f.up();
+    assert_eq!(f.start_postponed(), Ok(Some(0)));
+    assert_eq!(f.start_postponed(), Ok(None));
+}
+
+#[test]
 fn the_last_that_waited_leaves_the_way_free() {
     let mut f = Fixture::ordered();
     let read = rma::rma(RmaKind::Read, 1, 10);
