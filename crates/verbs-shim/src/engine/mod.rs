@@ -16,6 +16,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use ripstop_mem::UserBuf;
@@ -67,6 +68,8 @@ struct Inner {
     stalled: bool,
     /// Some queue pairs have requests that could not be posted.
     failing: bool,
+    /// Some queue pairs are without their peers, and their programs do not know yet.
+    lost: bool,
     serving: bool,
     closed: bool,
     /// Queue pairs of datagrams, which the thread serves while the program does not poll.
@@ -97,6 +100,7 @@ impl Inner {
         {
             qp.ended(ended, &mut self.cqs);
             self.failing |= qp.is_failing();
+            self.lost |= qp.is_lost();
             self.stalled |= qp.is_ud() && qp.is_stalled();
         }
     }
@@ -105,6 +109,14 @@ impl Inner {
     fn next_generation(&mut self) -> u16 {
         self.generation = self.generation % 0x7fff + 1;
         self.generation
+    }
+
+    /// Fails the queue pairs that have been without their peers for long enough.
+    fn give_up(&mut self) {
+        let Self { qps, cqs, .. } = self;
+        let now = Instant::now();
+        qps.iter_mut().for_each(|(_, qp)| qp.give_up(now, cqs));
+        self.lost = qps.iter().any(|(_, qp)| qp.is_lost());
     }
 
     /// Posts what the provider did not take before.
@@ -176,6 +188,7 @@ impl Engine {
                 ends: Vec::new(),
                 stalled: false,
                 failing: false,
+                lost: false,
                 serving: false,
                 closed: false,
                 datagrams: 0,

@@ -5,9 +5,11 @@
 //! gone. Messages are tagged with both queue pair numbers. A completion of the provider marks a request as
 //! done; requests leave the front of their queue only, so a program sees them in order.
 
+mod lost;
 mod ud;
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, FiAddr, Result, RmaIov};
@@ -111,6 +113,8 @@ pub(crate) struct Qp {
     recv_posted: usize,
     /// What it is about to be in error for: a request that could not be posted.
     failing: Option<Failure>,
+    /// Its peer is gone, of which the program is told at this time.
+    lost: Option<Instant>,
 }
 
 impl Qp {
@@ -139,6 +143,7 @@ impl Qp {
             recv_base: 0,
             recv_posted: 0,
             failing: None,
+            lost: None,
         }
     }
 
@@ -205,7 +210,7 @@ impl Qp {
             self.flush(Failure::Commanded, cqs);
             return;
         }
-        if self.failing.is_none() {
+        if self.failing.is_none() && !self.is_lost() {
             let posted = match self.is_ud() {
                 true => self.advance_datagrams(),
                 false => self.advance_recvs().and_then(|()| self.advance_sends()),
@@ -222,8 +227,8 @@ impl Qp {
         self.failing.is_some()
     }
 
-    /// Moves to the state of error, if a request has failed that could not be posted. What the provider has
-    /// completed before is taken by now.
+    /// Moves to the state of error, if a request has failed that could not be posted, or begins to wait for that. What the
+    /// provider has completed before is taken by now.
     pub(crate) fn settle(&mut self, cqs: &mut Slab<Cq>) {
         // It is the first that is not posted, wherever that is now.
         let failure = match self.failing {
@@ -232,12 +237,12 @@ impl Qp {
             Some(Failure::Recv(_, status)) => Failure::Recv(self.recv_posted, status),
             Some(other) => other,
         };
-        self.fail(failure, cqs);
+        self.fail_in_time(failure, cqs);
     }
 
     /// Whether something waits for the provider to take it.
     pub(crate) fn is_stalled(&self) -> bool {
-        if self.is_failing() {
+        if self.is_failing() || self.is_lost() {
             return false;
         }
         let sends = self.state == State::Rts && self.posted < self.sends.len();
@@ -386,7 +391,7 @@ impl Qp {
             self.send_ended(at, ended.result)
         };
         match failure {
-            Some(failure) => self.fail(failure, cqs),
+            Some(failure) => self.fail_in_time(failure, cqs),
             None => {
                 self.retire(cqs);
                 self.advance(cqs);
@@ -544,7 +549,7 @@ impl Qp {
     /// Moves to the state of error: nothing is under way any more, and everything posted completes.
     pub(crate) fn fail(&mut self, failure: Failure, cqs: &mut Slab<Cq>) {
         self.state = State::Err;
-        self.failing = None;
+        (self.failing, self.lost) = (None, None);
         self.end_port();
         self.flush(failure, cqs);
     }
@@ -612,7 +617,7 @@ impl Qp {
     /// Ends it without completions: it is destroyed, or reset.
     pub(crate) fn clear(&mut self) {
         self.end_port();
-        self.failing = None;
+        (self.failing, self.lost) = (None, None);
         self.count_off();
         for mut send in std::mem::take(&mut self.sends) {
             if let Some(lent) = send.lent.take() {

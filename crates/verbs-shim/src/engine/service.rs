@@ -16,6 +16,9 @@ const RETRY: Duration = Duration::from_millis(1);
 /// How long the thread waits for completions before it looks whether it is still needed.
 const WAIT: Duration = Duration::from_millis(500);
 
+/// How often the thread looks whether the program is told that a peer is gone.
+const LOST: Duration = Duration::from_millis(10);
+
 /// How long a program may be away that has queue pairs of datagrams, before the thread takes what comes for them. While it
 /// polls, peers that are faster wait for it; while it does not, what finds no receive is dropped.
 const AWAY: Duration = Duration::from_millis(200);
@@ -36,7 +39,7 @@ impl Inner {
         if self.stalled {
             Work::Serve(RETRY)
         } else if self.cqs.iter().any(|(_, cq)| cq.is_armed()) {
-            Work::Serve(WAIT)
+            Work::Serve(if self.lost { LOST } else { WAIT })
         } else if self.datagrams == 0 {
             Work::Nothing
         } else if self.polled {
@@ -55,7 +58,8 @@ impl Engine {
         };
         let met_stuck = qp.take_met_stuck();
         if qp.is_failing() {
-            self.settle(inner);
+            inner.failing = true;
+            self.progress(inner);
             return;
         }
         if qp.is_stalled() {
@@ -70,10 +74,18 @@ impl Engine {
 
     /// Takes some of what the provider has completed; returns how much.
     pub(super) fn progress(&self, inner: &mut Inner) -> usize {
+        let was_lost = inner.lost;
         let count = self.take(inner);
         inner.retry();
         if inner.failing {
             self.settle(inner);
+        }
+        if inner.lost {
+            inner.give_up();
+        }
+        // The thread may wait for longer than until then.
+        if inner.lost && !was_lost {
+            self.net.wake();
         }
         count
     }
@@ -89,13 +101,14 @@ impl Engine {
         count
     }
 
-    /// Moves queue pairs to the state of error that have requests which could not be posted, after taking what the
-    /// provider has completed.
+    /// Moves queue pairs to the state of error that have requests which could not be posted, at once or when it is time,
+    /// after taking what the provider has completed.
     fn settle(&self, inner: &mut Inner) {
         while self.take(inner) > 0 {}
         inner.failing = false;
         let Inner { qps, cqs, .. } = inner;
         qps.iter_mut().for_each(|(_, qp)| qp.settle(cqs));
+        inner.lost |= inner.qps.iter().any(|(_, qp)| qp.is_lost());
     }
 
     /// Takes all of what the provider has completed, before a queue pair is moved to the state of error: what has
