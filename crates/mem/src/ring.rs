@@ -148,7 +148,7 @@ pub use sleep::SleepWord;
 pub use source_sink::{AsSink, AsSource, Sink, Source};
 #[cfg(not(loom))]
 pub use window::Window;
-pub use writer::Writer;
+pub use writer::{Backlog, Writer};
 
 #[cfg(not(loom))]
 mod open {

@@ -369,14 +369,14 @@ impl CopyChoice {
             // counts by itself, and how long the program took to turn round.
             same.first_ended = None;
         }
-        let is_half_pair = same.first_ended.is_some() || others.first_ended.is_some();
+        let wants_next = same.wants_next() || others.first_ended.is_some();
         let Some(ring) = self.ring_cost() else {
             return true;
         };
         for class in LengthClass::all() {
             self.choose(class, ring);
         }
-        is_half_pair
+        wants_next
     }
 
     /// What the ring costs in picoseconds a byte, if it is known.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ripstop_mem::ring::MAX_SMALL_BUFFER_BYTES;
+use ripstop_mem::ring::{Backlog, MAX_SMALL_BUFFER_BYTES};
 
 /// Measurements of a way before it counts. The first ones often hold page faults.
 pub(crate) const MIN_SAMPLES: u8 = 4;
@@ -21,6 +21,10 @@ const MAX_GAP_COPIES: u32 = 4;
 
 /// How much room a reader gives back at once, in bytes. Where a domain has many connections it is less.
 pub(crate) const CREDIT_BYTES: u64 = MAX_SMALL_BUFFER_BYTES as u64;
+
+/// Bytes that the peer must read of what is ahead of it, to know how long it takes for them: it returns room in steps of
+/// [`CREDIT_BYTES`]. A few messages at a time are less than that, of which the program may do more than read them.
+const MIN_PACE_BYTES: u64 = 4 * CREDIT_BYTES;
 
 /// What a copy through the ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +63,8 @@ pub(crate) struct TimedCopy {
     pub(crate) began: Duration,
     pub(crate) ended: Duration,
     pub(crate) flow: Flow,
+    /// How far the peer was when it ended, of a copy to the ring.
+    pub(crate) backlog: Option<Backlog>,
 }
 
 impl TimedCopy {
@@ -139,13 +145,44 @@ impl RecentCost {
     }
 }
 
+/// How fast the peer reads what is ahead of it in the ring. A writer whose payloads are acknowledged, and who has only so many
+/// under way, waits for that, though there is room.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReaderPace {
+    /// When it was how far. It has had something to read since.
+    since: Option<(Duration, Backlog)>,
+}
+
+impl ReaderPace {
+    /// Takes how far the peer is now. Returns how many bytes it has read in which time, once those are enough.
+    fn note(&mut self, now: Duration, backlog: Backlog) -> Option<(u64, Duration)> {
+        let returned = self
+            .since
+            .and_then(|(began, before)| Some((backlog.returned_since(before)?, began)));
+        match returned {
+            Some((len, began)) if len >= MIN_PACE_BYTES => {
+                self.since = None;
+                Some((len, now.saturating_sub(began)))
+            }
+            Some(_) => None,
+            None => {
+                let is_enough = backlog.bytes() > MIN_PACE_BYTES;
+                self.since = is_enough.then_some((now, backlog));
+                None
+            }
+        }
+    }
+}
+
 /// What copies from the ring cost this side, or those to it. They are timed in pairs, each one and the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RingCost {
     /// From the beginning of a copy to its end.
     pub(crate) copies: RecentCost,
-    /// From the end of one copy to the end of the next, where both are of a stream.
+    /// From the end of one copy to the end of the next, where both are of a stream; of copies to the ring also what the
+    /// peer takes to read them, where many are ahead of it.
     pub(crate) periods: RecentCost,
+    reader_pace: ReaderPace,
     /// When the first copy of a pair ended, until the second one.
     pub(crate) first_ended: Option<Duration>,
 }
@@ -153,6 +190,7 @@ pub(crate) struct RingCost {
 impl RingCost {
     pub(crate) fn note(&mut self, copy: &TimedCopy) {
         self.copies.note(copy.len, copy.elapsed());
+        self.note_backlog(copy);
         let Some(first_ended) = self.first_ended.take() else {
             self.first_ended = Some(copy.ended);
             return;
@@ -164,6 +202,25 @@ impl RingCost {
                 self.periods.note(copy.len, period);
             }
             false => self.periods.note_other(),
+        }
+    }
+
+    /// Whether the next copy is to be timed, since the time of this one alone says too little.
+    pub(crate) fn wants_next(&self) -> bool {
+        self.first_ended.is_some() || self.reader_pace.since.is_some()
+    }
+
+    /// Takes how far the peer was when this copy to the ring ended. Where it takes much longer for a byte than this side,
+    /// its program does something else.
+    fn note_backlog(&mut self, copy: &TimedCopy) {
+        let read = copy
+            .backlog
+            .and_then(|backlog| self.reader_pace.note(copy.ended, backlog));
+        if let Some((len, elapsed)) = read {
+            let own = copy.elapsed().as_nanos() * u128::from(len);
+            if elapsed.as_nanos() * u128::from(copy.len) <= u128::from(MAX_GAP_COPIES) * own {
+                self.periods.note(len, elapsed);
+            }
         }
     }
 

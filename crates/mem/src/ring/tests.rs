@@ -280,6 +280,34 @@ fn stream_continues_when_positions_wrap() {
 }
 
 #[test]
+fn a_backlog_is_what_the_reader_has_not_returned_when_positions_wrap() {
+    for (position, lines) in positions_before_wrap(16) {
+        let (writer, reader) = direction_at(layout(16, 4096), position, lines);
+        for round in 0..40 {
+            let empty = writer.backlog().expect("a credit");
+            let sent = pattern(round, 256);
+            assert_eq!(writer.write(Source::from(&sent[..])), Ok(256));
+            let full = writer.backlog().expect("a credit");
+            assert!(full.bytes() > empty.bytes());
+            assert_eq!(full.returned_since(empty), None, "nothing was there");
+            assert_eq!(full.returned_since(full), Some(0));
+            let mut room = [0; 256];
+            assert_eq!(reader.read(&mut room), Ok(256));
+            let read = writer.backlog().expect("a credit");
+            assert!(read.bytes() <= full.bytes());
+            let returned = read.returned_since(full);
+            let left = full.bytes() - read.bytes();
+            assert_eq!(returned, (read.bytes() > 0).then_some(left));
+        }
+    }
+    let earlier = Backlog::of_lines(u32::MAX, u32::MAX - 3);
+    assert_eq!(earlier.bytes(), 192);
+    assert_eq!(Backlog::of_lines(9, 1).returned_since(earlier), None);
+    let later = Backlog::of_lines(9, u32::MAX - 1);
+    assert_eq!(later.returned_since(earlier), Some(128));
+}
+
+#[test]
 fn full_ring_is_detected_when_positions_wrap() {
     for entries in [4, 16] {
         for (position, lines) in positions_before_wrap(entries) {

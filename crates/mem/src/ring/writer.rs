@@ -27,7 +27,7 @@ use crate::ring::entry::{self, ChunkPlace};
 use crate::ring::grant::{ENDED, Grant};
 use crate::ring::joint::{JointAccess, JointHelper, JointLeader, JointMessage};
 use crate::ring::layout::{
-    CHUNK_LEN_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
+    CHUNK_LEN_BYTES, LINE_BYTES, Layout, MAX_HEADER_BYTES, MAX_INLINE_BYTES, MAX_LEADING_BYTES,
     MAX_SHORT_ENTRIES, RingError, Side, WhichBuffer,
 };
 use crate::ring::primitive::{
@@ -82,6 +82,36 @@ impl Lines {
         }
         self.freed.store(consumed, Relaxed);
         Ok(())
+    }
+}
+
+/// How far the reader of a direction is, in lines of its buffers, which both wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    written: u32,
+    returned: u32,
+}
+
+impl Backlog {
+    /// So many lines of 64 bytes were written, and so many of them returned.
+    #[must_use]
+    pub const fn of_lines(written: u32, returned: u32) -> Self {
+        Self { written, returned }
+    }
+
+    /// Bytes that are written and not returned.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        u64::from(self.written.wrapping_sub(self.returned)) * LINE_BYTES as u64
+    }
+
+    /// Bytes that the reader has returned since `earlier`, of the same direction; `None` if it may have had nothing to
+    /// read in between, as it has returned all that was written then.
+    #[must_use]
+    pub fn returned_since(self, earlier: Self) -> Option<u64> {
+        let returned = self.returned.wrapping_sub(earlier.returned);
+        let unread = earlier.written.wrapping_sub(earlier.returned);
+        (returned < unread).then(|| u64::from(returned) * LINE_BYTES as u64)
     }
 }
 
@@ -326,6 +356,24 @@ impl Writer {
         let places = [WhichBuffer::Small, WhichBuffer::Large].map(|which| self.place(which, chunk));
         let full = self.tail.load(Relaxed) == self.limit.load(Relaxed);
         Ok(!full && places.iter().any(Option::is_some))
+    }
+
+    /// How far the reader is with the chunks that were written. Loads the credit, which returns some KiB at a time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    pub fn backlog(&self) -> Result<Backlog, RingError> {
+        self.load_credit()?;
+        let sum = |[large, small]: [&AtomicU32; 2]| {
+            let lines = large.load(Relaxed);
+            lines.wrapping_add(small.load(Relaxed))
+        };
+        let [large, small] = &self.lines;
+        Ok(Backlog {
+            written: sum([&large.used, &small.used]),
+            returned: sum([&large.freed, &small.freed]),
+        })
     }
 
     /// Whether the reader has published that it has applied everything written

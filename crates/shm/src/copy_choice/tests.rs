@@ -1,5 +1,7 @@
 //! Measurements of the two ways, as a test makes them up, and the way that is chosen by them.
 
+use ripstop_mem::ring::Backlog;
+
 use super::*;
 use crate::copy_cost::{Flow, MIN_SAMPLES, OTHERS_UNTIL_STALE};
 
@@ -13,6 +15,7 @@ fn read_in_stream(len: u64, ended: Duration) -> TimedCopy {
         began: Duration::ZERO,
         ended,
         flow: Flow::Stream,
+        backlog: None,
     }
 }
 
@@ -69,6 +72,7 @@ impl Clock {
             began,
             ended: self.now,
             flow: self.flow,
+            backlog: None,
         });
     }
 }
@@ -119,6 +123,53 @@ fn a_sender_that_takes_longer_counts_where_parts_follow_each_other() {
         }
         assert_eq!(choice.preferred(16 * KIB), way, "{gap} ns between parts");
     }
+}
+
+/// Writes of 8 KiB, of which `ahead` at most are under way: a copy takes 600 ns, and the peer reads one in `reads` ns. By attach
+/// one takes 700 ns. Returns the way of the next one.
+fn way_of_writes_ahead(ahead: u64, reads: u64) -> Way {
+    const COPY: u64 = 600;
+    let mut choice = CopyChoice::new(CopyMode::Auto);
+    let read_by = |now: u64, written: u64| (now / reads).min(written);
+    let (mut now, mut written) = (0_u64, 0_u64);
+    for _ in 0..400 {
+        // The last but `ahead` is acknowledged.
+        now = now.max((written + 1).saturating_sub(ahead) * reads);
+        let began = now;
+        now += COPY;
+        written += 1;
+        let lines = |payloads: u64| (payloads * 8 * KIB / 64) as u32;
+        choice.note_copy(&TimedCopy {
+            what: RingCopy::Write,
+            len: 8 * KIB,
+            began: Duration::from_nanos(began),
+            ended: Duration::from_nanos(now),
+            flow: Flow::Other,
+            backlog: Some(Backlog::of_lines(
+                lines(written),
+                lines(read_by(now, written)),
+            )),
+        });
+        let attach = Duration::from_nanos(700);
+        choice.note_attach(RingCopy::Write, 8 * KIB, 1, attach);
+    }
+    choice.preferred(8 * KIB)
+}
+
+#[test]
+fn a_writer_that_waits_for_acknowledgements_counts_the_peers_reads() {
+    assert_eq!(way_of_writes_ahead(64, 1000), Way::Attach);
+    assert_eq!(way_of_writes_ahead(64, 650), Way::Ring, "it reads fast");
+    assert_eq!(
+        way_of_writes_ahead(2, 1000),
+        Way::Ring,
+        "how it reads is not known"
+    );
+    assert_eq!(
+        way_of_writes_ahead(64, 10_000),
+        Way::Ring,
+        "it does more than read"
+    );
 }
 
 #[test]

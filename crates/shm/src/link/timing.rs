@@ -101,6 +101,11 @@ impl Connection {
                 began,
                 ended: clock::now(),
                 flow,
+                backlog: match what {
+                    // A credit that no peer has fails the next write, too.
+                    RingCopy::Write => self.rings.writer.backlog().ok(),
+                    RingCopy::Read => None,
+                },
             };
             self.note_timed(&timed);
         }
