@@ -51,7 +51,7 @@ pub use host::{hostname, memory_size, page_size, pid, processors, user};
 pub use image::path_of_code;
 pub use iovec::{IoVec, IoVecMut};
 pub use memory::{MemFd, SharedMemory};
-pub use memory_watch::{Given, MemoryWatch, Observer};
+pub use memory_watch::{Given, MemoryWatch, Observer, has_guard_pages};
 pub use nonblocking::set_nonblocking;
 pub use proc_stat::ProcStat;
 pub use process::{AttachError, Process, Remote};

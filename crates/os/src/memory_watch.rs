@@ -44,6 +44,9 @@ const MODE_WP: u64 = 1 << 1;
 /// `_UFFDIO_ZEROPAGE`: memory in huge pages of its own (`MAP_HUGETLB`) is without it.
 const ZEROPAGE: u64 = 1 << 4;
 
+/// `MADV_GUARD_INSTALL`.
+const GUARD_INSTALL: libc::c_int = 102;
+
 /// How often a question is asked again while the kernel waits for an event to be read.
 const TRIES: usize = 8;
 
@@ -98,6 +101,24 @@ pub trait Observer: Send + Debug + 'static {
     /// The thread of the watch calls this while whoever gives the memory back is held up, maybe within `free(3)`. It must
     /// not allocate, free, log, panic, or wait for anybody who does.
     fn gone(&mut self, range: Range<usize>, given: Given);
+}
+
+/// Whether a program can give pages back without a [`MemoryWatch`] being told: by guard pages (`MADV_GUARD_INSTALL`, Linux
+/// 6.13), behind which there are other pages once they are removed. Also where that cannot be tried.
+#[must_use]
+pub fn has_guard_pages() -> bool {
+    let len = page_size();
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let page =
+        unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE) };
+    let Ok(page) = page else {
+        return true;
+    };
+    // SAFETY: all of a mapping that nobody else knows; its content does not matter.
+    let refused = unsafe { libc::madvise(page, len, GUARD_INSTALL) } != 0;
+    // SAFETY: mapped above.
+    let _ = unsafe { munmap(page, len) };
+    !refused
 }
 
 /// A watch on ranges of private anonymous memory, with what observes it behind a lock.

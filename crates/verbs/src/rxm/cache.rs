@@ -14,12 +14,12 @@ use ripstop_core::fi_info;
 use ripstop_core::log::Subsys;
 use ripstop_ibverbs::{Access, Mr, Pd};
 use ripstop_mem::UserBuf;
-use ripstop_os::{MemoryWatch, page_size};
+use ripstop_os::{MemoryWatch, has_guard_pages, page_size};
 use ripstop_types::{Errno, Result};
 
 use crate::rxm::NAME;
-use crate::rxm::cache::settings::Settings;
 pub(crate) use crate::rxm::cache::settings::settings;
+use crate::rxm::cache::settings::{Keep, Settings};
 use crate::rxm::cache::table::{Begun, Table};
 
 /// That of the process, while it is used.
@@ -44,6 +44,15 @@ impl Cache {
         let mut cache = CACHE.lock();
         if let Some(cache) = cache.upgrade() {
             return Some(cache);
+        }
+        if settings.keep == Keep::WhereSafe && has_guard_pages() {
+            fi_info!(
+                NAME,
+                Subsys::Mr,
+                "long messages register their memory each time: this system has guard pages, which userfaultfd does not tell of; \
+                 FI_MR_CACHE_MONITOR=userfaultfd keeps registrations all the same, for programs that put none into what they send"
+            );
+            return None;
         }
         let table = Table::new(settings.max_count, settings.max_bytes, page_size());
         let watch = MemoryWatch::start("ripstop-mr", table).inspect_err(|error| {
@@ -217,7 +226,7 @@ impl Kept {
     /// Of a device that has registered nothing yet.
     pub(crate) fn new() -> Self {
         let settings = settings();
-        let cache = (settings.max_count > 0).then(|| Cache::of_process(settings));
+        let cache = (settings.keep != Keep::Never).then(|| Cache::of_process(settings));
         Self {
             cache: cache.flatten(),
             device: DEVICES.fetch_add(1, Ordering::Relaxed),

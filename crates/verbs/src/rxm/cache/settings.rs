@@ -11,20 +11,31 @@ use crate::rxm::NAME;
 /// More registrations than this are not kept, whatever is asked: room for them is made at first.
 const COUNT_MOST: usize = 1 << 16;
 
+/// Whether registrations are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// Where a watch is told of each way in which a program gives memory back.
+    WhereSafe,
+    /// Wherever there is a watch.
+    Always,
+    Never,
+}
+
 /// What the cache may keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
+    pub(super) keep: Keep,
     /// How many registrations; 0 for none.
     pub(super) max_count: usize,
     /// How many bytes they may be of together.
     pub(super) max_bytes: usize,
 }
 
-/// What a name of a monitor asks for: whether memory is watched. `None` for one that is not offered.
-fn monitor(name: &str) -> Option<bool> {
+/// What a name of a monitor asks for. `None` for one that is not offered.
+fn monitor(name: &str) -> Option<Keep> {
     match name {
-        "userfaultfd" | "uffd" => Some(true),
-        "disabled" => Some(false),
+        "userfaultfd" | "uffd" => Some(Keep::Always),
+        "disabled" => Some(Keep::Never),
         _ => None,
     }
 }
@@ -50,21 +61,23 @@ impl Settings {
             None,
             "mr_cache_monitor",
             "verbs;ofi_rxm: what tells that the program gives memory back which stays registered between transfers: \
-             userfaultfd, or disabled, with which each transfer registers its memory (default: disabled)",
+             userfaultfd, or disabled, with which each transfer registers its memory (default: userfaultfd where that tells of all, \
+             which is before Linux 6.13, else disabled)",
         );
-        let is_on = asked.is_some_and(|name| {
+        let keep = asked.map_or(Keep::WhereSafe, |name| {
             monitor(&name).unwrap_or_else(|| {
                 fi_warn!(
                     NAME,
                     Subsys::Mr,
                     "FI_MR_CACHE_MONITOR={name} is not offered, and nothing stays registered: set it to userfaultfd or disabled"
                 );
-                false
+                Keep::Never
             })
         });
         let share = || memory_size() / processors() / 2;
         Self {
-            max_count: if is_on { max_count } else { 0 },
+            keep: if max_count == 0 { Keep::Never } else { keep },
+            max_count,
             max_bytes: if max_bytes > 0 { max_bytes } else { share() },
         }
     }
@@ -82,8 +95,8 @@ mod tests {
 
     #[test]
     fn monitors_have_the_names_of_c() {
-        assert_eq!(monitor("userfaultfd"), Some(true));
-        assert_eq!(monitor("disabled"), Some(false));
+        assert_eq!(monitor("userfaultfd"), Some(Keep::Always));
+        assert_eq!(monitor("disabled"), Some(Keep::Never));
         for other in ["memhooks", "kdreg2", "", "Userfaultfd"] {
             assert_eq!(monitor(other), None, "{other}");
         }
