@@ -68,8 +68,8 @@ struct Inner {
     stalled: bool,
     /// Some queue pairs have requests that could not be posted.
     failing: bool,
-    /// Some queue pairs are without their peers, and their programs do not know yet.
-    lost: bool,
+    /// The peers of some queue pairs are gone, of which the program was not told yet.
+    peers_gone: bool,
     serving: bool,
     closed: bool,
     /// Queue pairs of datagrams, which the thread serves while the program does not poll.
@@ -100,7 +100,7 @@ impl Inner {
         {
             qp.ended(ended, &mut self.cqs);
             self.failing |= qp.is_failing();
-            self.lost |= qp.is_lost();
+            self.peers_gone |= qp.is_peer_gone();
             self.stalled |= qp.is_ud() && qp.is_stalled();
         }
     }
@@ -111,12 +111,12 @@ impl Inner {
         self.generation
     }
 
-    /// Fails the queue pairs that have been without their peers for long enough.
+    /// Fails the queue pairs whose peers have been gone for as long as a device would repeat requests.
     fn give_up(&mut self) {
         let Self { qps, cqs, .. } = self;
         let now = Instant::now();
         qps.iter_mut().for_each(|(_, qp)| qp.give_up(now, cqs));
-        self.lost = qps.iter().any(|(_, qp)| qp.is_lost());
+        self.peers_gone = qps.iter().any(|(_, qp)| qp.is_peer_gone());
     }
 
     /// Posts what the provider did not take before.
@@ -188,7 +188,7 @@ impl Engine {
                 ends: Vec::new(),
                 stalled: false,
                 failing: false,
-                lost: false,
+                peers_gone: false,
                 serving: false,
                 closed: false,
                 datagrams: 0,

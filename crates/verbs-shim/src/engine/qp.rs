@@ -5,7 +5,7 @@
 //! gone. Messages are tagged with both queue pair numbers. A completion of the provider marks a request as
 //! done; requests leave the front of their queue only, so a program sees them in order.
 
-mod lost;
+mod peer_gone;
 mod ud;
 
 use std::collections::VecDeque;
@@ -114,7 +114,7 @@ pub(crate) struct Qp {
     /// What it is about to be in error for: a request that could not be posted.
     failing: Option<Failure>,
     /// Its peer is gone, of which the program is told at this time.
-    lost: Option<Instant>,
+    give_up_at: Option<Instant>,
 }
 
 impl Qp {
@@ -143,7 +143,7 @@ impl Qp {
             recv_base: 0,
             recv_posted: 0,
             failing: None,
-            lost: None,
+            give_up_at: None,
         }
     }
 
@@ -210,7 +210,7 @@ impl Qp {
             self.flush(Failure::Commanded, cqs);
             return;
         }
-        if self.failing.is_none() && !self.is_lost() {
+        if self.failing.is_none() && !self.is_peer_gone() {
             let posted = match self.is_ud() {
                 true => self.advance_datagrams(),
                 false => self.advance_recvs().and_then(|()| self.advance_sends()),
@@ -227,8 +227,8 @@ impl Qp {
         self.failing.is_some()
     }
 
-    /// Moves to the state of error, if a request has failed that could not be posted, or begins to wait for that. What the
-    /// provider has completed before is taken by now.
+    /// Moves to the state of error, if a request has failed that could not be posted: at once, or in time where the peer is
+    /// gone. What the provider has completed before is taken by now.
     pub(crate) fn settle(&mut self, cqs: &mut Slab<Cq>) {
         // It is the first that is not posted, wherever that is now.
         let failure = match self.failing {
@@ -242,7 +242,7 @@ impl Qp {
 
     /// Whether something waits for the provider to take it.
     pub(crate) fn is_stalled(&self) -> bool {
-        if self.is_failing() || self.is_lost() {
+        if self.is_failing() || self.is_peer_gone() {
             return false;
         }
         let sends = self.state == State::Rts && self.posted < self.sends.len();
@@ -549,7 +549,7 @@ impl Qp {
     /// Moves to the state of error: nothing is under way any more, and everything posted completes.
     pub(crate) fn fail(&mut self, failure: Failure, cqs: &mut Slab<Cq>) {
         self.state = State::Err;
-        (self.failing, self.lost) = (None, None);
+        (self.failing, self.give_up_at) = (None, None);
         self.end_port();
         self.flush(failure, cqs);
     }
@@ -617,7 +617,7 @@ impl Qp {
     /// Ends it without completions: it is destroyed, or reset.
     pub(crate) fn clear(&mut self) {
         self.end_port();
-        (self.failing, self.lost) = (None, None);
+        (self.failing, self.give_up_at) = (None, None);
         self.count_off();
         for mut send in std::mem::take(&mut self.sends) {
             if let Some(lent) = send.lent.take() {

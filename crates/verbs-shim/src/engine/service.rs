@@ -16,8 +16,8 @@ const RETRY: Duration = Duration::from_millis(1);
 /// How long the thread waits for completions before it looks whether it is still needed.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// How often the thread looks whether the program is told that a peer is gone.
-const LOST: Duration = Duration::from_millis(10);
+/// How often the thread looks whether it is time to tell the program that a peer is gone.
+const GIVE_UP_LOOK: Duration = Duration::from_millis(10);
 
 /// How long a program may be away that has queue pairs of datagrams, before the thread takes what comes for them. While it
 /// polls, peers that are faster wait for it; while it does not, what finds no receive is dropped.
@@ -39,7 +39,7 @@ impl Inner {
         if self.stalled {
             Work::Serve(RETRY)
         } else if self.cqs.iter().any(|(_, cq)| cq.is_armed()) {
-            Work::Serve(if self.lost { LOST } else { WAIT })
+            Work::Serve(if self.peers_gone { GIVE_UP_LOOK } else { WAIT })
         } else if self.datagrams == 0 {
             Work::Nothing
         } else if self.polled {
@@ -74,17 +74,17 @@ impl Engine {
 
     /// Takes some of what the provider has completed; returns how much.
     pub(super) fn progress(&self, inner: &mut Inner) -> usize {
-        let was_lost = inner.lost;
+        let were_gone = inner.peers_gone;
         let count = self.take(inner);
         inner.retry();
         if inner.failing {
             self.settle(inner);
         }
-        if inner.lost {
+        if inner.peers_gone {
             inner.give_up();
         }
-        // The thread may wait for longer than until then.
-        if inner.lost && !was_lost {
+        // The thread may be about to wait for longer than until it is time.
+        if inner.peers_gone && !were_gone {
             self.net.wake();
         }
         count
@@ -108,7 +108,7 @@ impl Engine {
         inner.failing = false;
         let Inner { qps, cqs, .. } = inner;
         qps.iter_mut().for_each(|(_, qp)| qp.settle(cqs));
-        inner.lost |= inner.qps.iter().any(|(_, qp)| qp.is_lost());
+        inner.peers_gone |= inner.qps.iter().any(|(_, qp)| qp.is_peer_gone());
     }
 
     /// Takes all of what the provider has completed, before a queue pair is moved to the state of error: what has

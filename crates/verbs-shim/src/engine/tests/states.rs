@@ -91,11 +91,11 @@ fn a_queue_pair_can_end_before_it_reports_that_its_peer_is_gone() {
         a.send(&wr(2, IBV_WR_SEND, NOWHERE), &[a.sge(0, 8)])
             .expect("a send");
         let since = Instant::now();
-        let is_lost = || {
+        let is_gone = || {
             let inner = a.engine.inner.lock();
-            inner.qps.get(a.qp).is_some_and(Qp::is_lost)
+            inner.qps.get(a.qp).is_some_and(Qp::is_peer_gone)
         };
-        while !is_lost() {
+        while !is_gone() {
             assert_eq!(a.engine.poll(a.cq, &mut [ibv_wc::default()]), Ok(0));
             assert!(since.elapsed() < HANG, "nothing heard of the peer");
         }

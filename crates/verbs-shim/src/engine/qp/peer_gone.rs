@@ -1,15 +1,16 @@
 //! Connected queue pairs whose peer is gone: when the program is told.
 //!
-//! A device repeats a request until the queue pair's timeout has passed `retry_cnt` times, and only then reports
+//! A device repeats a request until the queue pair's timeout has passed `retry_cnt` + 1 times, and only then reports
 //! `IBV_WC_RETRY_EXC_ERR`. Programs end within that time without waiting for a request that they do not need
 //! (`ibv_srq_pingpong` does). The provider knows at once, so what it says is held back for that time.
 
 use std::time::{Duration, Instant};
 
-use super::{Failure, PATIENCE, Qp, State};
+use slab::Slab;
+
+use super::{Failure, PATIENCE, Qp};
 use crate::engine::cq::Cq;
 use crate::sys::{IBV_WC_RETRY_EXC_ERR, ibv_qp_attr};
-use slab::Slab;
 
 /// For how long a device would repeat a request of a queue pair with these attributes (`ibv_modify_qp(3)`), at most
 /// [`PATIENCE`]. A timeout of 0, with which it would never end, is that.
@@ -37,18 +38,19 @@ impl Qp {
         }
         self.failing = None;
         let until = || Instant::now() + patience(&self.attr);
-        self.lost.get_or_insert_with(until);
+        self.give_up_at.get_or_insert_with(until);
         self.retire(cqs);
     }
 
     /// Whether its peer is gone and the program was not told yet.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.is_some() && self.state != State::Err
+    pub(crate) const fn is_peer_gone(&self) -> bool {
+        self.give_up_at.is_some()
     }
 
-    /// Tells the program that the peer is gone, if it is time: the oldest request has failed, and all behind it is flushed.
+    /// Tells the program that the peer is gone, if it is time: the oldest request to send has
+    /// failed, and all behind it is flushed.
     pub(crate) fn give_up(&mut self, now: Instant, cqs: &mut Slab<Cq>) {
-        if self.is_lost() && self.lost.is_some_and(|until| until <= now) {
+        if self.give_up_at.is_some_and(|until| until <= now) {
             self.fail(Failure::PeerGone, cqs);
         }
     }
