@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use ripstop_os::{Given, MemoryWatch, Observer};
+use ripstop_os::{Given, MemoryWatch, Observer, has_guard_pages};
 use ripstop_types::Errno;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{
@@ -267,6 +267,33 @@ fn memory_of_files_is_not_held() {
     watch.watch(area.all()).expect("memory");
     assert!(watch.holds(area.pages(0, 2)));
     assert!(!watch.holds(area.all()));
+    area.unmap();
+}
+
+/// Why who relies on a watch has to ask for guard pages.
+#[test]
+fn guard_pages_are_known_and_not_told() {
+    /// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE`.
+    const GUARDS: [libc::c_int; 2] = [102, 103];
+    let Some((watch, _alone)) = start(Told::default()) else {
+        return;
+    };
+    let area = Area::new(4);
+    watch.watch(area.all()).expect("private memory");
+    // What it has tried when it started.
+    told(&watch);
+    let advised = GUARDS.map(|advice| {
+        // SAFETY: memory of the test.
+        unsafe { libc::madvise(place(area.start), area.len, advice) }
+    });
+    assert_eq!(advised, if has_guard_pages() { [0; 2] } else { [-1; 2] });
+    // SAFETY: memory of the test, which nobody else uses.
+    let first = unsafe { place(area.start).cast::<u8>().read() };
+    assert_eq!(first == 0, has_guard_pages(), "other pages are there");
+    assert!(
+        told(&watch).is_empty(),
+        "then guards need no question any more"
+    );
     area.unmap();
 }
 
