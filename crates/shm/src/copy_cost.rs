@@ -149,12 +149,13 @@ impl RecentCost {
 /// under way, waits for that, though there is room.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReaderPace {
-    /// When it was how far. It has had something to read since.
+    /// Where a measurement began: when, and how far the peer was. `None` between measurements.
     since: Option<(Duration, Backlog)>,
 }
 
 impl ReaderPace {
-    /// Takes how far the peer is now. Returns how many bytes it has read in which time, once those are enough.
+    /// Takes how far the peer is now. Returns how many bytes it has read in which time, once those are
+    /// enough. Begins anew where it may have had nothing to read.
     fn note(&mut self, now: Duration, backlog: Backlog) -> Option<(u64, Duration)> {
         let returned = self
             .since

@@ -25,7 +25,7 @@ pub(super) enum Keep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(super) keep: Keep,
-    /// How many registrations; 0 for none.
+    /// How many registrations, where any are.
     pub(super) max_count: usize,
     /// How many bytes they may be of together.
     pub(super) max_bytes: usize,
