@@ -491,6 +491,7 @@ struct held {
 	struct qp *qp;
 	struct ibv_send_wr wr;
 	struct ibv_sge pieces[PIECES];
+	char inlined[INLINE];
 };
 
 /*
@@ -509,12 +510,21 @@ static struct held *held;
 static void hold_back(struct qp *qp, const struct ibv_send_wr *wr)
 {
 	struct held **at = &held, *one = new(sizeof *one);
+	char *end = one->inlined;
 
-	if (wr->send_flags & IBV_SEND_INLINE)
-		broken("an inline request is not held back");
 	one->qp = qp;
 	one->wr = *wr;
 	memcpy(one->pieces, wr->sg_list, (size_t)wr->num_sge * sizeof *wr->sg_list);
+	/* Inline data is the caller's again when the call returns. */
+	for (int i = 0; wr->send_flags & IBV_SEND_INLINE && i < wr->num_sge; i++) {
+		struct ibv_sge *piece = &one->pieces[i];
+
+		if (piece->length > (size_t)(one->inlined + INLINE - end))
+			broken("more inline data than the queue pair takes");
+		memcpy(end, (const char *)(uintptr_t)piece->addr, piece->length);
+		piece->addr = (uintptr_t)end;
+		end += piece->length;
+	}
 	one->wr.sg_list = one->pieces;
 	one->wr.next = NULL;
 	while (*at)
