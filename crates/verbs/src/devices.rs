@@ -97,7 +97,7 @@ fn describe(context: &Arc<Context>, params: &Params) -> std::result::Result<Devi
 }
 
 /// Bytes that queue pairs of a kind take inline, up to `wanted`; as many as they can for 0.
-fn inline(context: &Arc<Context>, wanted: usize, kind: QpKind) -> Result<usize> {
+pub(crate) fn inline(context: &Arc<Context>, wanted: usize, kind: QpKind) -> Result<usize> {
     /// More than any device takes.
     const ALL: u32 = 4096;
     let pd = Pd::new(context)?;

@@ -4,10 +4,11 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::RwLock;
-use ripstop_ibverbs::{Access, CmId, Context, Mr, Pd, devices};
+use ripstop_ibverbs::{Access, CmId, Context, Mr, Pd, QpKind};
 use ripstop_mem::UserBuf;
 use ripstop_types::{Errno, Result};
 
+use crate::devices;
 use crate::rxm::cache::Kept;
 use crate::rxm::registered::Registered;
 use crate::watch::Watch;
@@ -21,6 +22,8 @@ pub(crate) struct Opened {
     pub(crate) watch: Arc<Watch>,
     /// Memory that stays registered, from the first transfer on that registers some.
     kept: OnceLock<Kept>,
+    /// What [`Opened::inline_max`] has found.
+    inline_max: OnceLock<usize>,
 }
 
 impl Opened {
@@ -31,6 +34,19 @@ impl Opened {
     pub(crate) fn register(&self, memory: UserBuf, access: Access) -> Result<Arc<Mr>> {
         let kept = self.kept.get_or_init(Kept::new);
         kept.register(&self.pd, memory, access)
+    }
+
+    /// Bytes that requests to send take inline, up to `wanted`; as many as they can for 0. All connections of a process
+    /// want the same.
+    ///
+    /// # Errors
+    /// What `ibv_create_qp(3)` says.
+    pub(crate) fn inline_max(&self, wanted: usize) -> Result<usize> {
+        if let Some(found) = self.inline_max.get() {
+            return Ok(*found);
+        }
+        let found = devices::inline(&self.context, wanted, QpKind::Connected)?;
+        Ok(*self.inline_max.get_or_init(|| found))
     }
 }
 
@@ -56,13 +72,14 @@ fn open(wanted: impl Fn(&Context) -> bool) -> Result<Arc<Opened>> {
     if let Some(found) = open.find(|device| !device.watch.is_gone() && wanted(&device.context)) {
         return Ok(found);
     }
-    let mut all = devices()?.into_iter();
+    let mut all = ripstop_ibverbs::devices()?.into_iter();
     let context = all.find(|context| wanted(context)).ok_or(Errno::ENODEV)?;
     let device = Arc::new(Opened {
         pd: Pd::new(&context)?,
         registered: Arc::default(),
         watch: Watch::of(&context)?,
         kept: OnceLock::new(),
+        inline_max: OnceLock::new(),
         context,
     });
     opened.push(Arc::downgrade(&device));
@@ -72,7 +89,7 @@ fn open(wanted: impl Fn(&Context) -> bool) -> Result<Arc<Opened>> {
 /// The one that an id is bound to.
 ///
 /// # Errors
-/// [`Errno::ENODEV`] for an id that has none; as for [`devices`].
+/// [`Errno::ENODEV`] for an id that has none; as for [`ripstop_ibverbs::devices`].
 pub(crate) fn device_of(id: &CmId) -> Result<Arc<Opened>> {
     let name = id.device_name().ok_or(Errno::ENODEV)?;
     named(&name)
@@ -81,7 +98,7 @@ pub(crate) fn device_of(id: &CmId) -> Result<Arc<Opened>> {
 /// The one with this name.
 ///
 /// # Errors
-/// [`Errno::ENODEV`] where there is none; as for [`devices`].
+/// [`Errno::ENODEV`] where there is none; as for [`ripstop_ibverbs::devices`].
 pub(crate) fn named(name: &str) -> Result<Arc<Opened>> {
     open(|context| context.name() == name)
 }

@@ -22,7 +22,6 @@ use ripstop_ibverbs::{
 };
 use ripstop_mem::{UserBuf, copy_in};
 use ripstop_os::{IoVec, IoVecMut};
-use ripstop_stream::rxm;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::{BASE_LEN, Body, MESSAGE_LEN, Packet};
@@ -34,6 +33,7 @@ use crate::rxm::devices::Opened;
 use crate::rxm::ear::Ear;
 use crate::rxm::incoming::{Inbox, Incoming};
 use crate::rxm::outgoing::{Started, UnitHeader};
+use crate::rxm::params::Params;
 use crate::watch::Of;
 
 /// What a connection has room for.
@@ -49,11 +49,14 @@ pub(crate) struct Shape {
     sends: u16,
     /// Room in the queue of requests to send, without that for credits.
     requests: u16,
+    /// The longest request in bytes that is to go out inline; 0 for as long as the device takes.
+    inline: usize,
 }
 
 impl Shape {
     /// What the parameters say.
-    pub(crate) fn new(settings: &rxm::Settings) -> Self {
+    pub(crate) fn new(params: &Params) -> Self {
+        let settings = &params.rxm;
         let packet_max = BASE_LEN + settings.eager_max as usize;
         Self {
             packet_max,
@@ -61,6 +64,7 @@ impl Shape {
             receives: settings.msg_rx_size,
             sends: (settings.msg_tx_size / 4).max(1),
             requests: settings.msg_tx_size,
+            inline: params.verbs.inline_size,
         }
     }
 
@@ -155,6 +159,8 @@ pub(crate) struct Pipe {
     credit_free: bool,
     /// Requests that the queue takes.
     room: usize,
+    /// Requests of at most so many bytes are in the queue itself, so that the device need not read them from memory.
+    inline_max: usize,
     credits: Credits,
     /// The number that packets to the peer say.
     to: u64,
@@ -192,6 +198,7 @@ impl Pipe {
     pub(crate) fn open(id: &Arc<CmId>, device: Arc<Opened>, shape: Shape) -> Result<Self> {
         let Opened { context, pd, .. } = &*device;
         let channel = CompletionChannel::new(context)?;
+        let inline_max = device.inline_max(shape.inline)?;
         let (requests, receives) = (usize::from(shape.requests) + 1, shape.receives);
         let cq = Cq::new(context, requests + usize::from(receives), Some(&channel))?;
         let cap = QpCap {
@@ -199,7 +206,7 @@ impl Pipe {
             recv: receives.into(),
             send_sge: 1,
             recv_sge: 1,
-            inline: 0,
+            inline: u32::try_from(inline_max).unwrap_or(u32::MAX),
         };
         let qp = Qp::new(id, pd, &cq, &cq, None, cap)?;
         let pipe = Self {
@@ -212,6 +219,7 @@ impl Pipe {
             free: (0..shape.sends).collect(),
             credit_free: true,
             room: shape.requests.into(),
+            inline_max,
             credits: Credits::new(receives.into()),
             to: 0,
             next_segmented: 0,
@@ -436,11 +444,23 @@ impl Pipe {
         let memory = [self.sends.sge(self.shape.buffer_at(slot), len)?];
         // To some devices a piece of no bytes is one of very many.
         let pieces = memory.get(..len.min(1)).unwrap_or_default();
-        self.post(u64::from(slot) | mark, operation, pieces)
+        let mut flags = SendFlags::SIGNALED;
+        flags.set(SendFlags::INLINE, len <= self.inline_max);
+        self.post_flagged(u64::from(slot) | mark, operation, pieces, flags)
     }
 
     fn post(&self, id: u64, operation: Operation, memory: &[Sge]) -> Result<()> {
-        let request = SendRequest::new(id, operation, memory, SendFlags::SIGNALED)?;
+        self.post_flagged(id, operation, memory, SendFlags::SIGNALED)
+    }
+
+    fn post_flagged(
+        &self,
+        id: u64,
+        operation: Operation,
+        memory: &[Sge],
+        flags: SendFlags,
+    ) -> Result<()> {
+        let request = SendRequest::new(id, operation, memory, flags)?;
         self.qp
             .post_send(&mut [request])
             .map_err(|error| error.errno)

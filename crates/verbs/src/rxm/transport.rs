@@ -63,7 +63,7 @@ impl Transport for RxmVerbs {
     }
 
     fn bind(params: &Params, addr: &SocketAddr) -> Result<RdmaListener> {
-        RdmaListener::bind(addr, Shape::new(&params.rxm))
+        RdmaListener::bind(addr, Shape::new(params))
     }
 
     /// There are no contexts in packets.
@@ -87,7 +87,7 @@ impl Transport for RxmVerbs {
             Origin::Address(addr) => addr,
             Origin::Bound(_) => None,
         };
-        RdmaLink::to(to, from, Shape::new(&params.rxm)).map(|link| (link, Connect::Connected))
+        RdmaLink::to(to, from, Shape::new(params)).map(|link| (link, Connect::Connected))
     }
 
     fn prepare(_: &Params, _: &RdmaLink, _: Option<u8>) -> Result<()> {
