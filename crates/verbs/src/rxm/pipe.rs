@@ -49,7 +49,7 @@ pub(crate) struct Shape {
     sends: u16,
     /// Room in the queue of requests to send, without that for credits.
     requests: u16,
-    /// The longest request in bytes that is to go out inline; 0 for as long as the device takes.
+    /// Most bytes of a packet or write that are to go inline (`FI_VERBS_INLINE_SIZE`); 0 for as many as the device takes.
     inline: usize,
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct Pipe {
     credit_free: bool,
     /// Requests that the queue takes.
     room: usize,
-    /// Requests of at most so many bytes are in the queue itself, so that the device need not read them from memory.
+    /// Packets and writes of at most so many bytes go inline (`IBV_SEND_INLINE`): the device need not read them from memory.
     inline_max: usize,
     credits: Credits,
     /// The number that packets to the peer say.
