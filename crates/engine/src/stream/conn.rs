@@ -144,8 +144,8 @@ pub struct Conn<B> {
     pub(super) get_min: u64,
     /// The receiver gets messages if it is asked to.
     pub(super) can_get: bool,
-    /// The receiver has got payloads since [`Engine::take_has_peer_got`](super::Engine::take_has_peer_got).
-    pub(super) has_peer_got: bool,
+    /// Payloads that the receiver has got since [`Engine::take_has_peer_got`](super::Engine::take_has_peer_got).
+    pub(super) got_by_peer: u8,
     /// Messages until the next trials: messages that go the other way (by the stream, or to be got), so that the receiver
     /// learns which of the two is faster.
     pub(super) get_countdown: u32,
@@ -229,7 +229,7 @@ impl<B: Buffer> Conn<B> {
             own_eager_max: u64::MAX,
             get_min: u64::MAX,
             can_get: false,
-            has_peer_got: false,
+            got_by_peer: 0,
             get_countdown: 0,
             trials_left: 0,
             between_trials: 0,

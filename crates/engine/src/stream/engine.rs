@@ -459,6 +459,7 @@ impl<B: Buffer> Engine<B> {
             Output::Conn(other)
             | Output::Get(other, _)
             | Output::Joint(other)
+            | Output::PeerGot(other)
             | Output::Parted { conn: other, .. } => other != id,
             Output::Coll => true,
         });

@@ -43,6 +43,10 @@ const MAX_BETWEEN_TRIALS: u32 = 4096;
 /// that costs where they do not.
 const TRIALS_IN_A_ROW: u32 = 8;
 
+/// Payloads that the peer gets until the driver is told. It asks itself where it gets payloads, too; elsewhere it must know
+/// before what it has measured of its own copies is old.
+const GOT_UNTIL_TOLD: u8 = 16;
+
 /// A payload to be got from the peer's memory, see [`Output::Get`].
 #[derive(Clone, Copy, Debug)]
 pub struct Get<B> {
@@ -309,7 +313,7 @@ impl<B: Buffer> Engine<B> {
     /// Whether the peer has got payloads of this side since this was asked last.
     pub fn take_has_peer_got(&mut self, conn_id: ConnId) -> bool {
         let conn = self.conns.get_mut(conn_id);
-        conn.is_some_and(|conn| core::mem::take(&mut conn.has_peer_got))
+        conn.is_some_and(|conn| core::mem::take(&mut conn.got_by_peer) > 0)
     }
 
     /// Tells the peer from which length on this side gets messages: `1 << exponent` bytes, or none at all
@@ -382,12 +386,16 @@ impl<B: Buffer> Engine<B> {
         let entry = entry.filter(|entry| entry.is_get);
         let info = entry.ok_or(Errno::EPROTO)?.info;
         conn.indexed.take(index);
-        conn.has_peer_got = true;
+        conn.got_by_peer = conn.got_by_peer.saturating_add(1);
+        let is_told = conn.got_by_peer == GOT_UNTIL_TOLD;
         if let Some(ep) = self.eps.get_mut(conn.config.ep) {
             ep.end_waiting(1);
         }
         self.finish(conn_id, &info);
         self.wake_postponed(conn_id);
-        Ok(())
+        match is_told {
+            true => self.output_push(Output::PeerGot(conn_id)),
+            false => Ok(()),
+        }
     }
 }

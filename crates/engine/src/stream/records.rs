@@ -47,6 +47,9 @@ pub enum Output {
     /// Something has changed in the joint copies of a connection, see
     /// [`Engine::tell_joint`](super::Engine::tell_joint).
     Joint(ConnId),
+    /// The peer of a connection has got some payloads, see
+    /// [`Engine::take_has_peer_got`](super::Engine::take_has_peer_got).
+    PeerGot(ConnId),
     /// A connection ends by agreement: nothing is under way on it, and what waits for it goes by another one
     /// ([`Engine::move_postponed`](super::Engine::move_postponed)) once it is closed.
     Parted {

@@ -87,6 +87,36 @@ fn a_long_message_is_done_when_the_peer_has_got_it() {
 }
 
 #[test]
+fn the_driver_is_told_of_each_sixteen_payloads_that_the_peer_has_got() {
+    let mut f = getting();
+    let get = |f: &mut Fixture| {
+        // Some are trials, which are sent.
+        let index = loop {
+            let header = sent(f.send(1, Some(5), 30_000).unwrap());
+            f.flush();
+            if header.op == Op::TagGet {
+                break header.index(true);
+            }
+        };
+        f.header(&Header::ats(index)).unwrap();
+        f.engine.pop_output()
+    };
+    let told = |f: &mut Fixture| (0..40).filter(|_| get(f).is_some()).count();
+    assert_eq!(told(&mut f), 1, "it has not asked since");
+    for _ in 0..2 {
+        assert!(f.engine.take_has_peer_got(f.conn));
+        assert!((0..15).all(|_| get(&mut f).is_none()));
+        assert_eq!(get(&mut f), Some(Output::PeerGot(f.conn)));
+    }
+    // One that asks itself is not told.
+    assert!(f.engine.take_has_peer_got(f.conn));
+    for _ in 0..40 {
+        assert_eq!(get(&mut f), None);
+        assert!(f.engine.take_has_peer_got(f.conn));
+    }
+}
+
+#[test]
 fn a_fence_waits_until_the_peer_has_got_a_message() {
     let mut f = getting();
     let index = sent(f.send(1, Some(5), 30_000).unwrap()).index(true);
