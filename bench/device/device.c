@@ -293,6 +293,21 @@ static inline char *reach(uint64_t address, size_t length, uint32_t key)
 	return (char *)(uintptr_t)address;
 }
 
+/* What a test counts and sets. */
+
+/*
+ * Which requests are held back, how many of reads were posted and how many requests are held, for a test to set and read:
+ * `requests_let_go` carries out those that are held, and holds back no more. How many were posted with their data inline,
+ * and how many polls have found nothing. Where `silent` is set, a queue pair is not told that its peer has gone: what it
+ * posts is held back.
+ */
+struct {
+	unsigned long hold, reads, held, inlined, polls, silent;
+} requests;
+
+/* Values of `requests.hold`. What is posted behind a held read overtakes it. */
+enum { HOLD_ALL = 1, HOLD_READS = 2 };
+
 /* Completions. */
 
 struct channel {
@@ -385,6 +400,7 @@ static int poll_cq(struct ibv_cq *raw, int most, struct ibv_wc *wc)
 
 	for (; count < most && cq->first != cq->last; count++)
 		wc[count] = cq->entries[cq->first++ & cq->mask];
+	requests.polls += !count;
 	return count;
 }
 
@@ -494,17 +510,6 @@ struct held {
 	char inlined[INLINE];
 };
 
-/*
- * Which requests are held back, how many of reads were posted and how many requests are held, for a test to set and read:
- * `requests_let_go` carries out those that are held, and holds back no more.
- */
-struct {
-	unsigned long hold, reads, held;
-} requests;
-
-/* Values of `requests.hold`. What is posted behind a held read overtakes it. */
-enum { HOLD_ALL = 1, HOLD_READS = 2 };
-
 static struct held *held;
 
 static void hold_back(struct qp *qp, const struct ibv_send_wr *wr)
@@ -559,7 +564,8 @@ static void disconnect(struct qp *qp)
 	for (; qp->receives == &qp->own && qp->own.first != qp->own.last; qp->own.first++)
 		complete(qp->raw.recv_cq, &(struct ibv_wc){ .wr_id = qp->own.all[qp->own.first % QUEUE].id,
 			 .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV });
-	disconnect(qp->peer);
+	if (!requests.silent)
+		disconnect(qp->peer);
 }
 
 int ibv_destroy_qp(struct ibv_qp *raw)
@@ -567,7 +573,8 @@ int ibv_destroy_qp(struct ibv_qp *raw)
 	struct qp *qp = (struct qp *)raw;
 
 	if (qp->peer) {
-		disconnect(qp->peer);
+		if (!requests.silent)
+			disconnect(qp->peer);
 		qp->peer->peer = NULL;
 	}
 	for (struct held *one; (one = next_held(qp));)
@@ -713,6 +720,11 @@ static int carry_out(struct qp *qp, const struct ibv_send_wr *wr)
 	return 0;
 }
 
+static bool holds(bool reads)
+{
+	return requests.hold && (requests.hold != HOLD_READS || reads);
+}
+
 static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct qp *qp = (struct qp *)raw;
@@ -723,7 +735,8 @@ static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send
 		bool reads = wr->opcode == IBV_WR_RDMA_READ;
 
 		requests.reads += reads;
-		if (!qp->failed && (requests.hold == HOLD_ALL || (requests.hold == HOLD_READS && reads)))
+		requests.inlined += !!(wr->send_flags & IBV_SEND_INLINE);
+		if (!qp->failed && (holds(reads) || (requests.silent && !qp->peer)))
 			hold_back(qp, wr);
 		else
 			refused = carry_out(qp, wr);

@@ -16,6 +16,12 @@ pub struct Requests {
     pub reads: c_ulong,
     /// Requests that are held back now.
     pub held: c_ulong,
+    /// Requests that were posted with their data inline.
+    pub inlined: c_ulong,
+    /// Polls of completion queues that have found nothing.
+    pub polls: c_ulong,
+    /// Whether a queue pair is not told that its peer has gone, and holds back what it posts then.
+    pub silent: c_ulong,
 }
 
 /// Of [`Requests::hold`]: all of them.

@@ -110,6 +110,18 @@ impl Device {
         unsafe { (self.let_go)() };
     }
 
+    /// Queue pairs are not told from now on that their peers have gone.
+    pub(crate) fn silence(&self) {
+        // SAFETY: one thread uses the device.
+        unsafe { (*self.requests).silent = 1 };
+    }
+
+    /// What it has counted, and what it was told.
+    pub(crate) fn requests(&self) -> Requests {
+        // SAFETY: one thread uses the device.
+        unsafe { *self.requests }
+    }
+
     /// Registrations that have ended.
     pub(crate) fn ended(&self) -> u64 {
         // SAFETY: one thread uses the device.

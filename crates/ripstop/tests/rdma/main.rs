@@ -180,6 +180,64 @@ fn a_dropped_receive_keeps_its_buffer_while_the_device_writes_there() {
 }
 
 #[test]
+fn short_messages_and_writes_go_inline() {
+    if !has_device("short_messages_and_writes_go_inline") {
+        return;
+    }
+    const COUNT: usize = 100;
+    let (pair, (a, to_b), (b, to_a)) = Pair::open();
+    let region = pair.domains[1].register(vec![0; SIZE], Access::ALL);
+    let region = region.expect("a region");
+    // Those of a run of messages, and of as many writes.
+    let inlined = |len| {
+        let count = || pair.device.requests().inlined as usize;
+        let before = count();
+        for at in 0..COUNT {
+            let receive = b.recv(vec![0; len], to_a);
+            pair.end(a.send(pattern(len, at), to_b)).0.unwrap();
+            assert!(pair.end(receive).1 == pattern(len, at));
+        }
+        let between = count();
+        for at in 0..COUNT {
+            let write = a.write(pattern(len, at), to_b, region.remote(0));
+            pair.end(write).0.unwrap();
+        }
+        (between - before, count() - between)
+    };
+    // Inline data is at most 256 bytes, of which the header of a message takes some.
+    for (len, messages, writes) in [(8, true, true), (256, false, true), (257, false, false)] {
+        let (sent, written) = inlined(len);
+        // Credits are short packets, too.
+        let is_inline = |inlined| inlined >= COUNT;
+        assert_eq!(
+            (is_inline(sent), is_inline(written)),
+            (messages, writes),
+            "{len} B: {sent} and {written} of {COUNT}"
+        );
+        assert!(messages || sent < COUNT / 4, "{len} B: {sent}");
+        assert!(writes || written < COUNT / 4, "{len} B: {written}");
+    }
+}
+
+#[test]
+fn a_closed_endpoint_does_not_wait_for_a_peer_that_has_left() {
+    if !has_device("a_closed_endpoint_does_not_wait_for_a_peer_that_has_left") {
+        return;
+    }
+    let (pair, a, (b, to_a)) = Pair::open();
+    pair.device.silence();
+    drop(a);
+    // It has not seen the end yet.
+    pair.end(b.send(pattern(8, 1), to_a)).0.unwrap();
+    assert_eq!(pair.device.requests().held, 1);
+    let before = pair.device.requests().polls;
+    drop(b);
+    // Half a second would be some thousands.
+    let polls = pair.device.requests().polls - before;
+    assert!(polls < 50, "{polls} polls");
+}
+
+#[test]
 fn a_closed_endpoint_leaves_nothing_at_the_device() {
     if !has_device("a_closed_endpoint_leaves_nothing_at_the_device") {
         return;

@@ -210,10 +210,18 @@ impl Link for RdmaLink {
     }
 
     fn await_delivery(&self, end: Duration, _scrap: &mut [u8]) {
+        let is_delivered = |handshake: &mut Handshake| {
+            let pipe = handshake.pipe.as_mut();
+            pipe.is_none_or(|pipe| pipe.is_delivered())
+        };
         while Os::now() < end {
             let mut handshake = self.handshake.lock();
-            let pipe = handshake.pipe.as_mut();
-            if pipe.is_none_or(|pipe| pipe.is_delivered()) {
+            if is_delivered(&mut handshake) {
+                return;
+            }
+            // The device tries long to reach a peer that has left.
+            self.handle_events(&mut handshake);
+            if is_delivered(&mut handshake) {
                 return;
             }
             drop(handshake);
