@@ -43,8 +43,8 @@ const MAX_BETWEEN_TRIALS: u32 = 4096;
 /// that costs where they do not.
 const TRIALS_IN_A_ROW: u32 = 8;
 
-/// Payloads that the peer gets until the driver is told. It asks itself where it gets payloads, too; elsewhere it must know
-/// before what it has measured of its own copies is old.
+/// Payloads that the peer gets until the driver is told, unless that calls [`Engine::take_has_peer_got`] before. It must
+/// know before what it has measured of its own copies is old.
 const GOT_UNTIL_TOLD: u8 = 16;
 
 /// A payload to be got from the peer's memory, see [`Output::Get`].
@@ -393,9 +393,10 @@ impl<B: Buffer> Engine<B> {
         }
         self.finish(conn_id, &info);
         self.wake_postponed(conn_id);
-        match is_told {
-            true => self.output_push(Output::PeerGot(conn_id)),
-            false => Ok(()),
+        if is_told {
+            // Without memory for it the driver knows less, and no message suffers.
+            let _ = self.output_push(Output::PeerGot(conn_id));
         }
+        Ok(())
     }
 }
