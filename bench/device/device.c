@@ -736,7 +736,7 @@ static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send
 
 		requests.reads += reads;
 		requests.inlined += !!(wr->send_flags & IBV_SEND_INLINE);
-		if (!qp->failed && (holds(reads) || (requests.silent && !qp->peer)))
+		if (!qp->failed && (holds(reads) || (requests.silent && (!qp->peer || qp->peer->failed))))
 			hold_back(qp, wr);
 		else
 			refused = carry_out(qp, wr);

@@ -120,8 +120,8 @@ impl Params {
             inline_size: size(
                 "inline_size",
                 256,
-                "bytes of a message that are given to the device with the request, which is as much as \
-                 fi_inject takes; with verbs;ofi_rxm, of a packet with its header or a write; less where the \
+                "bytes of a message (with verbs;ofi_rxm: of a packet, its header counted, or of a write) that are \
+                 given to the device with the request, which is as much as fi_inject takes; less where the \
                  device takes less (default: 256)",
             ),
             min_rnr_timer: p

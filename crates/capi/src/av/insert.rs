@@ -157,7 +157,8 @@ impl<'a> Insertion<'a> {
             return Err(errno::missing("fi_av_insert", what));
         }
         if c_int::try_from(count).is_err() {
-            let why = "count is more than an int, which the call returns, counts to; insert the addresses in parts";
+            let why =
+                "count is more than the int that is returned can be; insert the addresses in parts";
             return Err(errno::refused("fi_av_insert", why, Errno::EINVAL));
         }
         let sync_err = match in_sync {

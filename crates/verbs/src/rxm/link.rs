@@ -219,7 +219,7 @@ impl Link for RdmaLink {
             if is_delivered(&mut handshake) {
                 return;
             }
-            // The device tries long to reach a peer that has left.
+            // Where the peer has left, an event says so long before the device gives up.
             self.handle_events(&mut handshake);
             if is_delivered(&mut handshake) {
                 return;
