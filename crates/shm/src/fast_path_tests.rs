@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::link::RingInPlace;
 use parking_lot::Mutex;
@@ -12,11 +13,10 @@ use ripstop_core::provider::{
 };
 use ripstop_mem::ring::{MAX_HEADER_BYTES, ShortEntry, SoleEntry};
 use ripstop_mem::{Parked, UserBuf};
-use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Shutdown, Spare};
-use ripstop_stream::InPlace;
+use ripstop_os::{Connect, Interest, IoVec, IoVecMut, Process, Remote, Shutdown, Spare};
 use ripstop_stream::{
-    ConnId, Fabric, HandshakeError, Link, Listener, Origin, Readiness, ReadyLink, Transport,
-    Tunables,
+    ConnId, DirectAccess, Fabric, GetPieces, Got, HandshakeError, InPlace, Link, Listener, Origin,
+    Payload, Readiness, ReadyLink, Transport, Tunables,
 };
 use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, RmaIov, Threading};
 use ripstop_wire::xnet::base::{BASE_LEN, WRITE_LEN};
@@ -48,6 +48,10 @@ enum LinkCall {
     Read,
     /// A chunk, copied from the ring to its place.
     ReadChunk,
+    /// A payload was got from the memory of its sender.
+    Get,
+    /// The link was told that its peer has got payloads.
+    PeerGot,
 }
 
 /// The calls of all links of a fabric, in order.
@@ -58,6 +62,8 @@ type CallLog = Arc<Mutex<Vec<LinkCall>>>;
 struct RecordingParams {
     params: Params,
     calls: CallLog,
+    /// Whether receivers get messages of 4 KiB and more.
+    gets: bool,
 }
 
 impl AsRef<Tunables> for RecordingParams {
@@ -74,12 +80,15 @@ struct Recording;
 struct RecordingLink {
     link: Arc<ShmLink>,
     calls: CallLog,
+    /// Whether the peer is to be told from which length on this side gets messages.
+    tells_limit: AtomicBool,
 }
 
 #[derive(Debug)]
 struct RecordingListener {
     listener: ShmListener,
     calls: CallLog,
+    gets: bool,
 }
 
 #[derive(Debug)]
@@ -87,21 +96,27 @@ struct RecordingReadiness(ShmReadiness);
 
 impl RecordingParams {
     fn link(&self, link: ShmLink) -> RecordingLink {
-        RecordingLink {
-            link: Arc::new(link),
-            calls: Arc::clone(&self.calls),
-        }
+        RecordingLink::new(link, &self.calls, self.gets)
     }
 
     fn listener(&self, listener: ShmListener) -> RecordingListener {
         RecordingListener {
             listener,
             calls: Arc::clone(&self.calls),
+            gets: self.gets,
         }
     }
 }
 
 impl RecordingLink {
+    fn new(link: ShmLink, calls: &CallLog, gets: bool) -> Self {
+        Self {
+            link: Arc::new(link),
+            calls: Arc::clone(calls),
+            tells_limit: AtomicBool::new(gets),
+        }
+    }
+
     /// Logs a call that moved bytes.
     fn log(&self, how: LinkCall, moved: Result<usize>) -> Result<usize> {
         if moved.is_ok() {
@@ -145,6 +160,10 @@ impl Transport for Recording {
     ) -> Result<(RecordingLink, Connect)> {
         let (link, how) = Shm::connect(&params.params, to, Origin::Address(None))?;
         Ok((params.link(link), how))
+    }
+
+    fn gets_messages(params: &RecordingParams, _: &RecordingLink) -> bool {
+        params.gets
     }
 
     fn prepare(params: &RecordingParams, link: &RecordingLink, dscp: Option<u8>) -> Result<()> {
@@ -198,7 +217,7 @@ impl Link for RecordingLink {
     type Addr = Name;
 
     type InPlace = RecordingInPlace;
-    type Direct = ();
+    type Direct = RecordingDirect;
     type Joint = ();
     type Registering = ();
 
@@ -264,6 +283,38 @@ impl Link for RecordingLink {
 
     fn local_addr(&self) -> Result<Name> {
         self.link.local_addr()
+    }
+}
+
+/// Messages that are got by their receiver; no regions.
+#[derive(Debug)]
+struct RecordingDirect;
+
+impl DirectAccess<RecordingLink> for RecordingDirect {
+    const SUPPORTED: bool = true;
+
+    type Windows = ();
+
+    /// The peer is in this process, where the links of the provider get nothing.
+    fn get(link: &RecordingLink, from: &[Payload], mut into: GetPieces<'_>) -> Got {
+        let place = |payload: &Payload| Remote {
+            base: payload.address as usize,
+            len: payload.len as usize,
+        };
+        let from: Vec<_> = from.iter().map(place).collect();
+        let own = Process::open(std::process::id()).expect("this process");
+        own.read(&from, &mut into).expect("memory of this process");
+        link.calls.lock().push(LinkCall::Get);
+        Got::Done
+    }
+
+    fn note_peer_got(link: &RecordingLink) {
+        link.calls.lock().push(LinkCall::PeerGot);
+    }
+
+    fn take_get_limit(link: &RecordingLink) -> Option<u8> {
+        let tells = link.tells_limit.swap(false, Ordering::Relaxed);
+        tells.then_some(LONG_BYTES.ilog2() as u8)
     }
 }
 
@@ -346,10 +397,7 @@ impl Listener for RecordingListener {
     fn accept(&self) -> Result<Option<(RecordingLink, Name)>> {
         let accepted = self.listener.accept()?;
         Ok(accepted.map(|(link, name)| {
-            let link = RecordingLink {
-                link: Arc::new(link),
-                calls: Arc::clone(&self.calls),
-            };
+            let link = RecordingLink::new(link, &self.calls, self.gets);
             (link, name)
         }))
     }
@@ -405,13 +453,14 @@ struct Side {
 }
 
 impl Side {
-    fn open() -> Self {
+    fn open(gets: bool) -> Self {
         let caps = Flags::MSG | Flags::TAGGED | Flags::RMA;
         let info = common::info_for(caps, None, Threading::Domain, Progress::Manual);
         let calls = CallLog::default();
         let params = RecordingParams {
             params: Params::read(),
             calls: Arc::clone(&calls),
+            gets,
         };
         let fabric = Fabric::<Recording>::new(info.fabric.clone(), Arc::new(params));
         let domain = Arc::new(fabric).serial_domain(&info).unwrap();
@@ -428,11 +477,16 @@ impl Side {
     }
 }
 
-/// An endpoint, and peers that are connected to it.
+/// An endpoint, and peers that are connected to it. All data goes through the rings.
 fn open<const PEERS: usize>() -> (Side, [(Side, FiAddr); PEERS]) {
-    let far = Side::open();
+    open_that(false)
+}
+
+/// As [`open`]; receivers get messages of 4 KiB and more if `gets` says so.
+fn open_that<const PEERS: usize>(gets: bool) -> (Side, [(Side, FiAddr); PEERS]) {
+    let far = Side::open(gets);
     let peers = std::array::from_fn(|_| {
-        let near = Side::open();
+        let near = Side::open(gets);
         let to = near.end.knows(&far.end.name());
         let (room, text) = (Parked::park(vec![0; 8]), Parked::park(vec![1; 8]));
         far.end.post(&room);
@@ -521,6 +575,36 @@ fn long_payloads_are_copied_from_the_ring_once() {
     // From what was just active, and from more peers than are remembered.
     exchange::<1>();
     exchange::<3>();
+}
+
+/// Messages that are got.
+const GOT_BYTES: usize = 16 << 10;
+
+#[test]
+fn a_side_that_gets_nothing_itself_hears_that_its_peer_does() {
+    let (far, [(near, to)]) = open_that(true);
+    for round in 0..ROUNDS {
+        let text = Parked::park(pattern(GOT_BYTES, round));
+        let room = Parked::park(vec![0; GOT_BYTES]);
+        far.end.post(&room);
+        near.end.send(&text, to).unwrap();
+        let (mut sent, mut got) = (0, 0);
+        let stop = std::time::Instant::now() + common::PATIENCE;
+        while sent + got < 2 {
+            sent += near.end.cq.read(1, |_| ()).unwrap_or(0);
+            got += far.end.cq.read(1, |_| ()).unwrap_or(0);
+            assert!(std::time::Instant::now() < stop, "it does not arrive");
+        }
+        // It finds no more, and hears what the peer says.
+        assert_eq!(near.end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+        assert!(common::bytes(room) == pattern(GOT_BYTES, round));
+        drop(common::bytes(text));
+    }
+    // Some messages are trials, which are sent.
+    let got = count(&far.take_calls(), LinkCall::Get);
+    let told = count(&near.take_calls(), LinkCall::PeerGot);
+    assert!(got >= ROUNDS / 2, "{got} of {ROUNDS} were got");
+    assert!(told >= 2, "told {told} times of {got}");
 }
 
 const KEY: u64 = 7;

@@ -80,7 +80,7 @@ impl<T: Transport> State<T> {
     pub(crate) fn start_messages(&mut self, id: ConnId, terms: Terms) {
         self.engine.conn_up(id, terms);
         if DirectOf::<T>::SUPPORTED && terms.extensions.contains(Extensions::GET) {
-            self.tell_get_limit(id);
+            self.update_get_limit(id);
         }
     }
 

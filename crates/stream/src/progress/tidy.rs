@@ -41,7 +41,7 @@ impl<T: Transport> State<T> {
                 Output::Conn(id) => self.flush(id),
                 Output::Get(id, index) => self.get_payloads(id, index),
                 Output::Joint(id) => self.copy_jointly(id),
-                Output::PeerGot(id) => self.tell_get_limit(id),
+                Output::PeerGot(id) => self.update_get_limit(id),
                 Output::Parted { conn, closes } => self.parted(conn, closes),
             }
         }

@@ -51,7 +51,7 @@ impl<T: Transport> State<T> {
                 (Got::Pending { .. }, _) => {}
                 (Got::Ended, _) => return,
             }
-            self.tell_get_limit(id);
+            self.update_get_limit(id);
             // The peer need not wait until all that is to be got has come.
             self.flush(id);
         }
@@ -148,8 +148,9 @@ impl<T: Transport> State<T> {
         DirectOf::<T>::get(link, &from, into)
     }
 
-    /// Tells the peer from which length on this side gets messages, unless it knows.
-    pub(crate) fn tell_get_limit(&mut self, id: ConnId) {
+    /// Tells the link whether the peer has got payloads, which may change from which length on this side gets messages; and
+    /// the peer of that length, unless it knows.
+    pub(crate) fn update_get_limit(&mut self, id: ConnId) {
         let Some(link) = self.connections.get(id).and_then(|c| c.link.as_ref()) else {
             return;
         };
