@@ -214,8 +214,16 @@ impl ShmLink {
         let sent = self.socket.send_with(&record.emit(), descriptors);
         if sent.is_ok_and(|count| count < RECORD_BYTES) {
             // The kernel takes all or nothing of so few bytes. If not, the rest of the stream is lost.
-            let _ = self.socket.shutdown(Shutdown::Both);
+            let _ = self.socket.shutdown(Shutdown::Write);
+            if let Some(conn) = self.conn.get() {
+                conn.end_connection("its socket takes parts of records");
+            }
         }
+    }
+
+    /// Whether the peer has closed its end of the socket, or its process has exited: it copies nothing any more.
+    fn peer_is_gone(&self, conn: &Connection) -> bool {
+        self.socket.has_hung_up() == Ok(true) || conn.peer_has_exited()
     }
 
     /// Rings the doorbell after a write, if the peer sleeps, and translates the result.

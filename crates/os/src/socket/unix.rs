@@ -7,12 +7,14 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use nix::sys::socket::{getsockopt, sockopt};
 use ripstop_types::{Errno, Result};
 use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 use super::Socket;
+use crate::epoll::is_ready;
 use crate::errno::{errno, nix_errno, retry};
 use crate::process::Process;
 
@@ -97,6 +99,17 @@ impl Socket {
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         retry(|| net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags))
+    }
+
+    /// Whether the other end is gone: every descriptor of it is closed, whatever has not been read. Also where both directions
+    /// were shut down, by either end.
+    ///
+    /// # Errors
+    ///
+    /// Those of `poll(2)`.
+    pub fn has_hung_up(&self) -> Result<bool> {
+        // A hang-up is told without being asked for.
+        is_ready(&mut [PollFd::new(&self.0, PollFlags::empty())])
     }
 
     /// Receives into `bytes`, and the descriptors that came with them, closed on `exec`. 0 bytes
@@ -209,7 +222,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::EventFd;
+    use crate::{EventFd, Shutdown};
 
     fn name(test: &str) -> Vec<u8> {
         format!("ripstop-test/{}/{test}", crate::pid()).into_bytes()
@@ -222,6 +235,23 @@ mod tests {
         let far = listener.accept_unix().unwrap().unwrap();
         assert!(listener.accept_unix().unwrap().is_none());
         (near, far)
+    }
+
+    #[test]
+    fn an_end_hangs_up_when_its_last_descriptor_is_closed() {
+        let (near, far) = connected("hung-up");
+        far.send(b"unread").unwrap();
+        far.shutdown(Shutdown::Write).unwrap();
+        let copy = far.as_fd().try_clone_to_owned().unwrap();
+        drop(far);
+        assert_eq!(near.has_hung_up(), Ok(false));
+        drop(copy);
+        assert_eq!(near.has_hung_up(), Ok(true));
+        let (near, far) = connected("hung-up");
+        near.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(near.has_hung_up(), Ok(false));
+        far.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(near.has_hung_up(), Ok(true));
     }
 
     #[test]

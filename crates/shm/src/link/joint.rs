@@ -287,7 +287,7 @@ fn is_finished_soon<J: JointPayload>(joint: &JointLeader<J>) -> bool {
 }
 
 /// Waits until the peer does not access buffers of this side any more: those of its messages, and those of reads and
-/// writes.
+/// writes. A peer that closes its end of the socket has ended its copies before; what it left in the memory does not count.
 pub(super) fn finish(link: &ShmLink) {
     let Some(conn) = link.conn.get() else {
         return;
@@ -300,7 +300,7 @@ pub(super) fn finish(link: &ShmLink) {
     accesses.close();
     let end = clock::now() + MAX_WAIT_AT_END;
     while !(messages.is_finished() && accesses.is_finished()) {
-        if conn.peer_has_exited() {
+        if link.peer_is_gone(conn) {
             return;
         }
         if clock::now() >= end {
