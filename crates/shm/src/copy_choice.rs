@@ -62,8 +62,16 @@ const SETTLING_SAMPLES: u8 = 32;
 /// check of the process, the clock was 8 % of the time of 8 KiB.
 const COPIES_PER_TIMED: u32 = 8;
 
-/// A way is given up for the other where that is faster by more than one 16th of its cost.
+/// A way is given up for the other where that is faster by more than one 16th of its cost; the ring by more than a quarter
+/// at most, after changes that had to be taken back ([`CopyChoice::taken_back`]).
 const MARGIN: u32 = 16;
+const MAX_MARGIN_DOUBLINGS: u32 = 2;
+
+/// Measurements of attach, once a class has changed to it, after which that change was right.
+const PROVEN_SAMPLES: u32 = 512;
+
+/// So many measurements of one time leave nothing of what a [`Cost`] was before.
+const MAX_ROW_NOTED: u32 = 64;
 
 /// A class of lengths of payloads: a power of two and what is longer, up to the next. The first class has all that is
 /// shorter, too, and the last one all that is longer.
@@ -197,6 +205,19 @@ impl TrialCountdown {
     }
 }
 
+/// Trials of attach in a row, of one class: no copy through the ring was timed between them. The first ones find the caches
+/// cold and take up to three times as long as attach does where it is the way, so the least of them counts for each.
+#[derive(Clone, Copy, Debug)]
+struct TrialRow {
+    class: LengthClass,
+    /// What attach was known to cost before.
+    before: Cost,
+    /// How many there were.
+    count: u32,
+    /// The least time of one of them.
+    least: Duration,
+}
+
 /// What one connection knows of the two ways.
 #[derive(Debug)]
 pub(crate) struct CopyChoice {
@@ -205,11 +226,18 @@ pub(crate) struct CopyChoice {
     ring_reads: RingCost,
     ring_writes: RingCost,
     attach: ByClass<Cost>,
+    /// The trials of attach that were made last, until a copy through the ring is timed.
+    row: Option<TrialRow>,
     /// The shortest class that takes attach, as longer ones do; `None` where all take the ring. A byte of a longer
     /// payload costs attach less than one of a shorter payload, and the ring the same.
     attach_from: Option<LengthClass>,
     /// Measurements of attach until a class may change to the ring.
     until_settled: u8,
+    /// Measurements of attach until the last change to it is proven.
+    until_proven: u32,
+    /// Changes to attach that were taken back before they were proven, up to [`MAX_MARGIN_DOUBLINGS`]; a change that is
+    /// proven ends it.
+    taken_back: u32,
     trials: TrialCountdown,
     /// Copies by attach until one is timed.
     until_timed: u32,
@@ -230,8 +258,11 @@ impl CopyChoice {
             ring_reads: RingCost::default(),
             ring_writes: RingCost::default(),
             attach: ByClass::default(),
+            row: None,
             attach_from,
             until_settled: 0,
+            until_proven: 0,
+            taken_back: 0,
             trials: TrialCountdown::new(),
             until_timed: 0,
             told: GetLimit::CannotGet,
@@ -350,17 +381,57 @@ impl CopyChoice {
         self.note_moved(instead_of);
         let class = LengthClass::of(len);
         self.is_limit_stale |= self.attach[class].known().is_none();
-        for _ in 0..count {
-            self.attach[class].note(len, each);
-            self.until_settled = self.until_settled.saturating_sub(1);
+        match self.way(class) {
+            Way::Ring => self.note_trials(class, len, count as u32, each),
+            Way::Attach => self.note_attaches(class, len, count as u32, each),
         }
         if let Some(ring) = self.ring_cost() {
             self.choose(class, ring);
         }
     }
 
+    /// So many payloads of a class that takes attach were measured.
+    fn note_attaches(&mut self, class: LengthClass, len: u64, count: u32, each: Duration) {
+        for _ in 0..count {
+            self.attach[class].note(len, each);
+        }
+        let settled = u8::try_from(count).unwrap_or(u8::MAX);
+        self.until_settled = self.until_settled.saturating_sub(settled);
+        if self.until_proven > 0 {
+            self.until_proven = self.until_proven.saturating_sub(count);
+            if self.until_proven == 0 {
+                self.taken_back = 0;
+            }
+        }
+    }
+
+    /// So many trials of attach were measured, of a class that takes the ring.
+    fn note_trials(&mut self, class: LengthClass, len: u64, count: u32, each: Duration) {
+        let row = self.row.take().filter(|row| row.class == class);
+        let row = match row {
+            Some(row) => TrialRow {
+                count: row.count.saturating_add(count),
+                least: row.least.min(each),
+                ..row
+            },
+            None => TrialRow {
+                class,
+                before: self.attach[class],
+                count,
+                least: each,
+            },
+        };
+        self.attach[class] = row.before;
+        // More change nothing.
+        for _ in 0..row.count.min(MAX_ROW_NOTED) {
+            self.attach[class].note(len, row.least);
+        }
+        self.row = Some(row);
+    }
+
     /// A copy through the ring was timed. Returns whether the next one is to be timed too.
     pub(crate) fn note_copy(&mut self, copy: &TimedCopy) -> bool {
+        self.row = None;
         let (same, others) = self.ring_costs(copy.what);
         same.note(copy);
         others.note_other();
@@ -404,17 +475,23 @@ impl CopyChoice {
             Way::Attach if self.until_settled > 0 => return,
             Way::Attach if attach - attach / MARGIN > ring => {
                 self.attach_from = class.next();
+                if self.until_proven > 0 {
+                    self.until_proven = 0;
+                    self.taken_back = (self.taken_back + 1).min(MAX_MARGIN_DOUBLINGS);
+                }
                 // What is known of those that change with it is older.
                 self.forget_attach(|other| other < class);
             }
-            Way::Ring if ring - ring / MARGIN > attach => {
+            Way::Ring if ring - ring / (MARGIN >> self.taken_back) > attach => {
                 self.attach_from = Some(class);
                 self.until_settled = SETTLING_SAMPLES;
+                self.until_proven = PROVEN_SAMPLES;
                 self.forget_attach(|other| other > class);
             }
             _ => return,
         }
         self.is_limit_stale = true;
+        self.row = None;
         // The measurements may have misled: the other way is tried again soon.
         self.trials = TrialCountdown::new();
     }

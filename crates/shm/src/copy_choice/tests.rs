@@ -294,6 +294,70 @@ fn attach_is_measured_for_a_while_before_the_ring_is_taken_again() {
     }
 }
 
+/// Rows of trials, each of these nanoseconds, until attach is the way of 8 KiB, at most `rows`; 1600 ns by the ring. Returns
+/// whether it is.
+fn try_rows(choice: &mut CopyChoice, row: &[u64], rows: usize) -> bool {
+    for _ in 0..rows {
+        for nanos in row {
+            choice.note_attach(RingCopy::Read, 8 * KIB, 1, Duration::from_nanos(*nanos));
+        }
+        if choice.preferred(8 * KIB) == Way::Attach {
+            return true;
+        }
+        choice.note_copy(&read_in_stream(8 * KIB, Duration::from_nanos(1600)));
+    }
+    false
+}
+
+/// Attach for longer than [`SETTLING_SAMPLES`], and a copy through the ring.
+fn settle(choice: &mut CopyChoice, attach: u64, count: u32) {
+    for _ in 0..count {
+        choice.note_attach(RingCopy::Read, 8 * KIB, 1, Duration::from_nanos(attach));
+    }
+    choice.note_copy(&read_in_stream(8 * KIB, Duration::from_nanos(1600)));
+}
+
+#[test]
+fn trials_in_a_row_count_as_the_least_of_them() {
+    let ring = || {
+        let mut choice = CopyChoice::new(CopyMode::Auto);
+        run(&mut choice, 8 * KIB, 1600, 2600, 100);
+        assert_eq!(choice.preferred(8 * KIB), Way::Ring);
+        choice
+    };
+    let cold = [2800, 2400, 2000, 1100, 1900, 1100, 1200, 1100];
+    assert!(try_rows(&mut ring(), &cold, 3));
+    assert!(
+        !try_rows(&mut ring(), &[1800; 8], 1000),
+        "the least is dear"
+    );
+    // One payload at a time has no row: what is disturbed is.
+    let mut choice = ring();
+    for nanos in cold.iter().cycle().take(1000) {
+        assert!(!try_rows(&mut choice, &[*nanos + 600], 1));
+    }
+}
+
+#[test]
+fn a_change_to_attach_that_was_taken_back_needs_more_the_next_time() {
+    let mut choice = CopyChoice::new(CopyMode::Auto);
+    run(&mut choice, 8 * KIB, 1600, 2600, 100);
+    // By a 16th it is faster in trials, and slower afterwards.
+    for _ in 0..2 {
+        assert!(try_rows(&mut choice, &[1300; 8], 10));
+        settle(&mut choice, 1900, 100);
+        assert_eq!(choice.preferred(8 * KIB), Way::Ring);
+    }
+    assert!(!try_rows(&mut choice, &[1300; 8], 1000));
+    // Where it is much faster it is taken again, and once that is proven a little is enough.
+    assert!(try_rows(&mut choice, &[800; 8], 10));
+    settle(&mut choice, 800, PROVEN_SAMPLES);
+    assert_eq!(choice.preferred(8 * KIB), Way::Attach);
+    settle(&mut choice, 1900, 100);
+    assert_eq!(choice.preferred(8 * KIB), Way::Ring);
+    assert!(try_rows(&mut choice, &[1300; 8], 10));
+}
+
 #[test]
 fn a_trial_of_attach_is_always_timed() {
     let mut choice = CopyChoice::new(CopyMode::Auto);
