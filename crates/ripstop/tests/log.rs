@@ -130,6 +130,23 @@ fn answers_nobody_takes_stop_a_peer(on: &str) {
     assert_eq!(b.domain().outstanding(), 0);
 }
 
+/// What to look for where peers wait for each other: an endpoint on the wrong interface.
+fn the_log_names_what_an_endpoint_is_open_on(on: &str) {
+    if !is_program() {
+        let name = format!("{on}::the_log_names_what_an_endpoint_is_open_on");
+        let log = log_of(&name, &[("FI_LOG_LEVEL", "info")]);
+        let expected = log.lines().find_map(|line| line.split("expected: ").nth(1));
+        assert_eq!(log.matches(expected.unwrap()).count(), 2, "{log}");
+        return;
+    }
+    let domain = rdm(on, Progress::Manual);
+    let address = domain.endpoint().unwrap().address().unwrap().to_string();
+    // Log lines name sockets by address and port alone.
+    let address = address.trim_start_matches("fi_sockaddr_in://");
+    let interface = domain.info().domain.name.clone().unwrap();
+    eprintln!("expected: an endpoint is open on {interface}, with the address {address}");
+}
+
 #[test]
 fn the_environment_says_how_long_a_peer_may_compute() {
     if !is_program() {
@@ -158,4 +175,5 @@ on_both! {
     awaited_without_a_driver,
     a_domain_that_is_driven_is_not_spoken_of,
     answers_nobody_takes_stop_a_peer,
+    the_log_names_what_an_endpoint_is_open_on,
 }

@@ -114,8 +114,9 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
         listener: T::Listener,
         context: u8,
     ) -> Result<Arc<Self>> {
+        let addr = listener.local_addr()?;
         let rdm = Rdm {
-            addr: listener.local_addr()?,
+            addr: addr.clone(),
             listener,
             av: None,
             context,
@@ -124,7 +125,13 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
             unreached: HashMap::new(),
             ended: Vec::new(),
         };
-        Self::open(domain, info, token, Msg::default(), Some(rdm))
+        let opened = Self::open(domain, info, token, Msg::default(), Some(rdm))?;
+        log_info!(
+            T::EpCtrl,
+            "an endpoint is open on {}, with the address {addr}",
+            info.domain.name.as_deref().unwrap_or_default()
+        );
+        Ok(opened)
     }
 
     fn open(
