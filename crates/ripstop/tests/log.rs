@@ -130,7 +130,7 @@ fn answers_nobody_takes_stop_a_peer(on: &str) {
     assert_eq!(b.domain().outstanding(), 0);
 }
 
-/// What to look for where peers wait for each other: an endpoint on the wrong interface.
+/// The line to look for when peers wait for each other: one endpoint may be on the wrong interface.
 fn the_log_names_what_an_endpoint_is_open_on(on: &str) {
     if !is_program() {
         let name = format!("{on}::the_log_names_what_an_endpoint_is_open_on");

@@ -62,16 +62,20 @@ const SETTLING_SAMPLES: u8 = 32;
 /// check of the process, the clock was 8 % of the time of 8 KiB.
 const COPIES_PER_TIMED: u32 = 8;
 
-/// A way is given up for the other where that is faster by more than one 16th of its cost; the ring by more than a quarter
-/// at most, after changes that had to be taken back ([`CopyChoice::taken_back`]).
+/// The way changes when the other one is cheaper by more than a 16th. Each change to attach that was taken back doubles this
+/// for the next such change, up to a quarter ([`CopyChoice::taken_back`]).
 const MARGIN: u32 = 16;
 const MAX_MARGIN_DOUBLINGS: u32 = 2;
 
-/// Measurements of attach, once a class has changed to it, after which that change was right.
+/// A change to attach counts as right once attach was measured this often without a change back.
 const PROVEN_SAMPLES: u32 = 512;
 
-/// So many measurements of one time leave nothing of what a [`Cost`] was before.
-const MAX_ROW_NOTED: u32 = 64;
+/// Copies through the ring that were timed, after which one change that was taken back is forgotten: what was measured then is
+/// old.
+const COPIES_PER_FORGIVEN: u32 = 1024;
+
+/// Trials that are in one row at most: as many as a sender makes of its messages.
+const MAX_ROW: u32 = 8;
 
 /// A class of lengths of payloads: a power of two and what is longer, up to the next. The first class has all that is
 /// shorter, too, and the last one all that is longer.
@@ -205,8 +209,8 @@ impl TrialCountdown {
     }
 }
 
-/// Trials of attach in a row, of one class: no copy through the ring was timed between them. The first ones find the caches
-/// cold and take up to three times as long as attach does where it is the way, so the least of them counts for each.
+/// Trials of attach in a row, of one class: no copy through the ring was timed between them. The first ones find cold caches and
+/// take up to three times as long as in steady use, so each trial of a row counts as the cheapest of them.
 #[derive(Clone, Copy, Debug)]
 struct TrialRow {
     class: LengthClass,
@@ -214,8 +218,19 @@ struct TrialRow {
     before: Cost,
     /// How many there were.
     count: u32,
-    /// The least time of one of them.
-    least: Duration,
+    /// Length and time of the one that is the cheapest for each byte.
+    cheapest: (u64, Duration),
+}
+
+/// The cheaper one of two copies, of these lengths and times, for each byte.
+fn cheaper(one: (u64, Duration), other: (u64, Duration)) -> (u64, Duration) {
+    let times = |(_, each): (u64, Duration), (len, _): (u64, Duration)| {
+        each.as_nanos().saturating_mul(len.into())
+    };
+    match times(other, one) < times(one, other) {
+        true => other,
+        false => one,
+    }
 }
 
 /// What one connection knows of the two ways.
@@ -228,6 +243,9 @@ pub(crate) struct CopyChoice {
     attach: ByClass<Cost>,
     /// The trials of attach that were made last, until a copy through the ring is timed.
     row: Option<TrialRow>,
+    /// A copy through the ring was timed since the way of a class changed. What is copied by attach before that is no trial: it was
+    /// on its way when the class changed to the ring.
+    has_timed_ring: bool,
     /// The shortest class that takes attach, as longer ones do; `None` where all take the ring. A byte of a longer
     /// payload costs attach less than one of a shorter payload, and the ring the same.
     attach_from: Option<LengthClass>,
@@ -236,8 +254,10 @@ pub(crate) struct CopyChoice {
     /// Measurements of attach until the last change to it is proven.
     until_proven: u32,
     /// Changes to attach that were taken back before they were proven, up to [`MAX_MARGIN_DOUBLINGS`]; a change that is
-    /// proven ends it.
+    /// proven sets it to 0, and time makes it less.
     taken_back: u32,
+    /// Timed copies through the ring until it is one less.
+    until_forgiven: u32,
     trials: TrialCountdown,
     /// Copies by attach until one is timed.
     until_timed: u32,
@@ -259,10 +279,12 @@ impl CopyChoice {
             ring_writes: RingCost::default(),
             attach: ByClass::default(),
             row: None,
+            has_timed_ring: false,
             attach_from,
             until_settled: 0,
             until_proven: 0,
             taken_back: 0,
+            until_forgiven: 0,
             trials: TrialCountdown::new(),
             until_timed: 0,
             told: GetLimit::CannotGet,
@@ -382,19 +404,18 @@ impl CopyChoice {
         let class = LengthClass::of(len);
         self.is_limit_stale |= self.attach[class].known().is_none();
         match self.way(class) {
-            Way::Ring => self.note_trials(class, len, count as u32, each),
-            Way::Attach => self.note_attaches(class, len, count as u32, each),
+            Way::Ring if self.has_timed_ring => self.note_trials(class, len, count as u32, each),
+            Way::Ring | Way::Attach => self.note_attaches(class, len, count as u32, each),
         }
         if let Some(ring) = self.ring_cost() {
             self.choose(class, ring);
         }
     }
 
-    /// So many payloads of a class that takes attach were measured.
+    /// `count` payloads were copied by attach that were no trials, in `each` on average.
     fn note_attaches(&mut self, class: LengthClass, len: u64, count: u32, each: Duration) {
-        for _ in 0..count {
-            self.attach[class].note(len, each);
-        }
+        self.row = None;
+        self.attach[class].note_equal(len, each, count);
         let settled = u8::try_from(count).unwrap_or(u8::MAX);
         self.until_settled = self.until_settled.saturating_sub(settled);
         if self.until_proven > 0 {
@@ -405,33 +426,34 @@ impl CopyChoice {
         }
     }
 
-    /// So many trials of attach were measured, of a class that takes the ring.
+    /// `count` payloads of a class that takes the ring were copied by attach, in `each` on average: trials, or for a peer that
+    /// is idle.
     fn note_trials(&mut self, class: LengthClass, len: u64, count: u32, each: Duration) {
-        let row = self.row.take().filter(|row| row.class == class);
-        let row = match row {
+        let before = self.row.take();
+        let row = match before.filter(|row| row.class == class && row.count < MAX_ROW) {
             Some(row) => TrialRow {
                 count: row.count.saturating_add(count),
-                least: row.least.min(each),
+                cheapest: cheaper(row.cheapest, (len, each)),
                 ..row
             },
             None => TrialRow {
                 class,
                 before: self.attach[class],
                 count,
-                least: each,
+                cheapest: (len, each),
             },
         };
         self.attach[class] = row.before;
-        // More change nothing.
-        for _ in 0..row.count.min(MAX_ROW_NOTED) {
-            self.attach[class].note(len, row.least);
-        }
+        let (len, each) = row.cheapest;
+        self.attach[class].note_equal(len, each, row.count);
         self.row = Some(row);
     }
 
     /// A copy through the ring was timed. Returns whether the next one is to be timed too.
     pub(crate) fn note_copy(&mut self, copy: &TimedCopy) -> bool {
         self.row = None;
+        self.has_timed_ring = true;
+        self.forgive();
         let (same, others) = self.ring_costs(copy.what);
         same.note(copy);
         others.note_other();
@@ -448,6 +470,17 @@ impl CopyChoice {
             self.choose(class, ring);
         }
         wants_next
+    }
+
+    /// One more copy through the ring was timed since a change to attach was taken back.
+    fn forgive(&mut self) {
+        if self.taken_back > 0 {
+            self.until_forgiven = self.until_forgiven.saturating_sub(1);
+            if self.until_forgiven == 0 {
+                self.taken_back -= 1;
+                self.until_forgiven = COPIES_PER_FORGIVEN;
+            }
+        }
     }
 
     /// What the ring costs in picoseconds a byte, if it is known.
@@ -478,6 +511,7 @@ impl CopyChoice {
                 if self.until_proven > 0 {
                     self.until_proven = 0;
                     self.taken_back = (self.taken_back + 1).min(MAX_MARGIN_DOUBLINGS);
+                    self.until_forgiven = COPIES_PER_FORGIVEN;
                 }
                 // What is known of those that change with it is older.
                 self.forget_attach(|other| other < class);
@@ -491,7 +525,7 @@ impl CopyChoice {
             _ => return,
         }
         self.is_limit_stale = true;
-        self.row = None;
+        (self.row, self.has_timed_ring) = (None, false);
         // The measurements may have misled: the other way is tried again soon.
         self.trials = TrialCountdown::new();
     }

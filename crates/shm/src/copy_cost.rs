@@ -96,17 +96,24 @@ impl Cost {
     /// Takes one measurement: the least of the first ones, then a moving average, in which one that was
     /// disturbed counts as twice as long as usual at most.
     pub(crate) fn note(&mut self, len: u64, elapsed: Duration) {
+        self.note_equal(len, elapsed, 1);
+    }
+
+    /// Takes `count` measurements that are equal.
+    pub(crate) fn note_equal(&mut self, len: u64, elapsed: Duration, count: u32) {
         // In 64 bits: a division of 128 takes as long as a reading of the clock.
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let found = nanos.saturating_mul(1000) / len.max(1);
         let found = u32::try_from(found).unwrap_or(u32::MAX >> 1).max(1);
-        self.ps = match self.samples {
-            0 => found,
-            1..MIN_SAMPLES => self.ps.min(found),
-            MIN_SAMPLES.. if found < self.ps => self.ps - (self.ps - found) / AVERAGED,
-            MIN_SAMPLES.. => self.ps + (found - self.ps).min(self.ps) / AVERAGED,
-        };
-        self.samples = MIN_SAMPLES.min(self.samples + 1);
+        for _ in 0..count {
+            self.ps = match self.samples {
+                0 => found,
+                1..MIN_SAMPLES => self.ps.min(found),
+                MIN_SAMPLES.. if found < self.ps => self.ps - (self.ps - found) / AVERAGED,
+                MIN_SAMPLES.. => self.ps + (found - self.ps).min(self.ps) / AVERAGED,
+            };
+            self.samples = MIN_SAMPLES.min(self.samples + 1);
+        }
     }
 
     /// The cost in picoseconds a byte, if it is known.

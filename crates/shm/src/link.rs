@@ -213,10 +213,11 @@ impl ShmLink {
     fn send_record(&self, record: Record, descriptors: &[BorrowedFd<'_>]) {
         let sent = self.socket.send_with(&record.emit(), descriptors);
         if sent.is_ok_and(|count| count < RECORD_BYTES) {
-            // The kernel takes all or nothing of so few bytes. If not, the rest of the stream is lost.
+            // The kernel takes all or nothing of so few bytes. If not, the rest of the stream is lost. Only this direction is shut
+            // down: with both, the peer would take this end for closed, and not wait for copies that this side still makes.
             let _ = self.socket.shutdown(Shutdown::Write);
             if let Some(conn) = self.conn.get() {
-                conn.end_connection("its socket takes parts of records");
+                conn.end_connection("its socket took only a part of a record");
             }
         }
     }

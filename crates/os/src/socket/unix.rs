@@ -101,14 +101,14 @@ impl Socket {
         retry(|| net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags))
     }
 
-    /// Whether the other end is gone: every descriptor of it is closed, whatever has not been read. Also where both directions
-    /// were shut down, by either end.
+    /// Whether every descriptor of the other end is closed, also if data is still unread. It is also true once both directions are
+    /// shut down, whichever end did that.
     ///
     /// # Errors
     ///
     /// Those of `poll(2)`.
     pub fn has_hung_up(&self) -> Result<bool> {
-        // A hang-up is told without being asked for.
+        // `poll(2)` reports a hang-up even if no event is asked for.
         is_ready(&mut [PollFd::new(&self.0, PollFlags::empty())])
     }
 

@@ -28,8 +28,8 @@ const AROUND: usize = (SCRATCH_BYTES - LEN) / 2;
 /// No call of the victim takes longer: the end of a connection waits for 1 s, and the machine may do much else.
 const LONGEST_CALL: Duration = Duration::from_secs(5);
 
-/// Within which a message ends whose peer has closed the connection, if the machine does not do much else just then. It is less
-/// than what the victim waits for a peer that has not.
+/// A message ends within this time after its peer has closed the connection, on a machine that is not busy. It is shorter than the
+/// wait for a peer that has not closed it.
 const SOON: Duration = Duration::from_millis(500);
 
 /// Messages to the honest peer, and back, during a lie.
@@ -188,7 +188,7 @@ impl Rig {
         drop((bytes(text), bytes(room)));
     }
 
-    /// One lie to the victim, and how long the message took to end behind the connection; none if it came another way.
+    /// Tells one lie. Returns how long after the close of the connection the message ended; `None` if no joint copy began.
     fn lie(&mut self, lie: Lie, way: Way) -> Option<Duration> {
         let peer = HostilePeer::connect(&self.group, &mut self.random);
         let words = peer.joint_words(matches!(way, Way::Receives));
@@ -291,7 +291,7 @@ fn hostile_words_of_joint_copies_harm_nobody() {
                 assert!(Instant::now() < stop, "{lie:?}, {way:?}: never begun");
                 ended.extend(rig.lie(lie, way));
             }
-            // Nobody waits for what a peer without a connection has claimed.
+            // The victim does not wait for parts that a peer has claimed whose connection is closed.
             let soonest = ended.iter().min();
             assert!(
                 soonest < Some(&SOON),

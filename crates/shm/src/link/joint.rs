@@ -287,7 +287,8 @@ fn is_finished_soon<J: JointPayload>(joint: &JointLeader<J>) -> bool {
 }
 
 /// Waits until the peer does not access buffers of this side any more: those of its messages, and those of reads and
-/// writes. A peer that closes its end of the socket has ended its copies before; what it left in the memory does not count.
+/// writes. It closes its end of the socket only when it copies nothing any more. From then on the words in the shared memory are
+/// not waited for, even if they say that a part is unfinished.
 pub(super) fn finish(link: &ShmLink) {
     let Some(conn) = link.conn.get() else {
         return;

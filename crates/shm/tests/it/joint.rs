@@ -96,8 +96,8 @@ fn both_sides_copy() {
         return;
     }
     let info = info(None, Threading::Safe);
-    // Where others want the processors, each side copies alone what comes meanwhile; and a connection that has found the
-    // ring faster then seldom looks again.
+    // On a busy machine each side often copies alone, and a connection that has found the ring faster seldom tries attach again.
+    // So new connections are tried until one copy is joint.
     let (stop, mut joint) = (Instant::now() + PATIENCE, 0);
     while joint == 0 {
         assert!(
