@@ -325,6 +325,11 @@ pub trait Domain: Sized + 'static {
         let _ = time;
     }
 
+    /// As [`Domain::set_answer_timeout`], unless the user has set the provider's parameter.
+    fn set_default_answer_timeout(&self, time: Duration) {
+        let _ = time;
+    }
+
     /// The ways that long payloads of the domain have taken, of a provider that has more than one.
     fn copies(&self) -> Option<Copies> {
         None

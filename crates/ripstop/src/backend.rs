@@ -280,6 +280,7 @@ impl AnyDomain {
     forward! {
         objects => objects.domain;
         fn set_answer_timeout(time: Duration) -> ();
+        fn set_default_answer_timeout(time: Duration) -> ();
         fn copies() -> Option<Copies>;
     }
 

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use ripstop_core::{Info, params};
-
 /// See [`Domain::BUSY_POLL`](crate::Domain::BUSY_POLL).
 pub(crate) const BUSY_POLL: Duration = Duration::from_micros(100);
 
@@ -25,21 +23,6 @@ impl Default for Attr {
             progress: Progress::default(),
             busy_poll: BUSY_POLL,
             answer_timeout: None,
-        }
-    }
-}
-
-impl Attr {
-    /// The time for an answer, or nothing where the environment says it.
-    pub(crate) fn answer_timeout(&self, info: &Info) -> Option<Duration> {
-        let said = || {
-            let value = params().raw(Some(info.prov_name()), "answer_timeout");
-            value.is_ok()
-        };
-        match self.answer_timeout {
-            None if said() => None,
-            None => Some(ANSWER_TIMEOUT),
-            given => given,
         }
     }
 }

@@ -17,7 +17,7 @@ use ripstop_os::{Epoll, EventFd, Events, Interest};
 use ripstop_types::{EpType, Errno, WaitObj};
 
 use crate::backend::AnyDomain;
-use crate::domain_attr::{Attr, Progress};
+use crate::domain_attr::{ANSWER_TIMEOUT, Attr, Progress};
 use crate::fabric::Fabric;
 use crate::later::Later;
 use crate::polling::{self, Part, Polling, SLICE, WaiterId};
@@ -68,8 +68,9 @@ impl Core {
         static IDS: AtomicU32 = AtomicU32::new(0);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let domain = fabric.object().domain(info)?;
-        if let Some(time) = attr.answer_timeout(info) {
-            domain.set_answer_timeout(time);
+        match attr.answer_timeout {
+            Some(time) => domain.set_answer_timeout(time),
+            None => domain.set_default_answer_timeout(ANSWER_TIMEOUT),
         }
         let (set, bed, kick) = (Epoll::new()?, Epoll::new()?, EventFd::new()?);
         set.add(domain.wait_fd()?, 0, Interest::READ)?;

@@ -154,8 +154,14 @@ fn the_environment_says_how_long_a_peer_may_compute() {
         log_of("the_environment_says_how_long_a_peer_may_compute", &time);
         return;
     }
+    for on in ["tcp", "tcp;ofi_rxm"] {
+        a_peer_may_compute_for_as_long_as_it_is_said(on);
+    }
+}
+
+fn a_peer_may_compute_for_as_long_as_it_is_said(on: &str) {
     let mute = std::net::TcpListener::bind(local()).unwrap();
-    let domain = rdm("tcp", Progress::Manual);
+    let domain = rdm(on, Progress::Manual);
     let endpoint = domain.endpoint().unwrap();
     let peer = domain.insert(mute.local_addr().unwrap()).unwrap();
     let send = endpoint.send(vec![1], peer);
@@ -164,7 +170,7 @@ fn the_environment_says_how_long_a_peer_may_compute() {
         .expect("an outcome in time");
     assert_eq!(outcome.unwrap_err().errno(), Errno::ETIMEDOUT);
     // What the program says goes before that.
-    let domain = hints("tcp").answer_timeout(LONG).open().unwrap();
+    let domain = hints(on).answer_timeout(LONG).open().unwrap();
     let endpoint = domain.endpoint().unwrap();
     let peer = domain.insert(mute.local_addr().unwrap()).unwrap();
     let send = endpoint.send(vec![1], peer);

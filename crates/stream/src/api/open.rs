@@ -7,7 +7,7 @@ use ripstop_core::lock::{Serial, Shared};
 use ripstop_core::provider::{
     self, AvAttr, CollLimit, Copies, CounterAttr, CqAttr, MrAttr, Token, Work, WorkOp,
 };
-use ripstop_core::{EventQueue, FabricAttr, Info, RxAttr, TxAttr};
+use ripstop_core::{EventQueue, FabricAttr, Info, RxAttr, TxAttr, params};
 use ripstop_engine::triggered::Basis;
 use ripstop_types::{AtomicKind, AtomicOp, Collective, Datatype, Errno, Flags, Result};
 
@@ -153,6 +153,12 @@ impl<T: Transport, K: Mode> provider::Domain for Domain<T, K> {
 
     fn set_answer_timeout(&self, time: Duration) {
         self.lock().answer_timeout = time;
+    }
+
+    fn set_default_answer_timeout(&self, time: Duration) {
+        if params().raw(Some(T::PARAMS), "answer_timeout").is_err() {
+            self.set_answer_timeout(time);
+        }
     }
 
     fn copies(&self) -> Option<Copies> {
