@@ -72,7 +72,7 @@ impl Params {
         let copy: Option<String> = params().declare_optional(
             Some(NAME),
             "copy",
-            "how payloads of 16 KiB and more reach a peer: ring (both sides copy, through shared \
+            "how payloads of 4 KiB and more reach a peer: ring (both sides copy, through shared \
              memory), attach (one side copies, by cross-memory attach), auto (whichever is measured \
              to be faster) (default: auto)",
         );
