@@ -477,6 +477,17 @@ impl Side {
     }
 }
 
+/// Polls both sides by turns until one has sent a message and the other has received it.
+fn complete(from: &Side, at: &Side) {
+    let (mut sent, mut got) = (0, 0);
+    let stop = std::time::Instant::now() + common::PATIENCE;
+    while sent + got < 2 {
+        sent += from.end.cq.read(1, |_| ()).unwrap_or(0);
+        got += at.end.cq.read(1, |_| ()).unwrap_or(0);
+        assert!(std::time::Instant::now() < stop, "it does not arrive");
+    }
+}
+
 /// An endpoint, and peers that are connected to it. All data goes through the rings.
 fn open<const PEERS: usize>() -> (Side, [(Side, FiAddr); PEERS]) {
     open_that(false)
@@ -491,13 +502,7 @@ fn open_that<const PEERS: usize>(gets: bool) -> (Side, [(Side, FiAddr); PEERS]) 
         let (room, text) = (Parked::park(vec![0; 8]), Parked::park(vec![1; 8]));
         far.end.post(&room);
         near.end.send(&text, to).unwrap();
-        let (mut sent, mut got) = (0, 0);
-        let stop = std::time::Instant::now() + common::PATIENCE;
-        while sent + got < 2 {
-            sent += near.end.cq.read(1, |_| ()).unwrap_or(0);
-            got += far.end.cq.read(1, |_| ()).unwrap_or(0);
-            assert!(std::time::Instant::now() < stop, "it does not arrive");
-        }
+        complete(&near, &far);
         drop((common::bytes(room), common::bytes(text)));
         near.take_calls();
         (near, to)
@@ -588,13 +593,7 @@ fn a_side_that_gets_nothing_itself_hears_that_its_peer_does() {
         let room = Parked::park(vec![0; GOT_BYTES]);
         far.end.post(&room);
         near.end.send(&text, to).unwrap();
-        let (mut sent, mut got) = (0, 0);
-        let stop = std::time::Instant::now() + common::PATIENCE;
-        while sent + got < 2 {
-            sent += near.end.cq.read(1, |_| ()).unwrap_or(0);
-            got += far.end.cq.read(1, |_| ()).unwrap_or(0);
-            assert!(std::time::Instant::now() < stop, "it does not arrive");
-        }
+        complete(&near, &far);
         // It finds no more, and hears what the peer says.
         assert_eq!(near.end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
         assert!(common::bytes(room) == pattern(GOT_BYTES, round));
