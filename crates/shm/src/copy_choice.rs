@@ -63,7 +63,7 @@ const SETTLING_SAMPLES: u8 = 32;
 const COPIES_PER_TIMED: u32 = 8;
 
 /// The way changes when the other one is cheaper by more than a 16th. Each change to attach that was taken back doubles this
-/// for the next such change, up to a quarter ([`CopyChoice::taken_back`]).
+/// for the next such change, up to a quarter ([`TakenBack`]).
 const MARGIN: u32 = 16;
 const MAX_MARGIN_DOUBLINGS: u32 = 2;
 
@@ -72,9 +72,9 @@ const PROVEN_SAMPLES: u32 = 512;
 
 /// Copies through the ring that were timed, after which one change that was taken back is forgotten: what was measured then is
 /// old.
-const COPIES_PER_FORGIVEN: u32 = 1024;
+const COPIES_PER_FORGOTTEN: u32 = 1024;
 
-/// Trials that are in one row at most: as many as a sender makes of its messages.
+/// Trials that are in one row at most: as many as a sender makes of its messages (`TRIALS_IN_A_ROW` of the engine).
 const MAX_ROW: u32 = 8;
 
 /// A class of lengths of payloads: a power of two and what is longer, up to the next. The first class has all that is
@@ -233,6 +233,60 @@ fn cheaper(one: (u64, Duration), other: (u64, Duration)) -> (u64, Duration) {
     }
 }
 
+/// Changes to attach that were taken back: trials had said too little of it. They make the next change need a larger gain, so that
+/// the way does not go to and fro.
+#[derive(Debug, Default)]
+struct TakenBack {
+    /// How many, up to [`MAX_MARGIN_DOUBLINGS`].
+    changes: u32,
+    /// Measurements of attach until the last change to it is proven, which forgets all of them; 0 if there is nothing to prove.
+    until_proven: u32,
+    /// Timed copies through the ring until one of them is forgotten.
+    until_forgotten: u32,
+}
+
+impl TakenBack {
+    /// By which part of its cost the ring must be dearer for a change to attach.
+    const fn margin(&self) -> u32 {
+        MARGIN >> self.changes
+    }
+
+    /// A class changes to attach.
+    const fn note_change(&mut self) {
+        self.until_proven = PROVEN_SAMPLES;
+    }
+
+    /// A class changes to the ring.
+    fn note_change_back(&mut self) {
+        if self.until_proven > 0 {
+            self.until_proven = 0;
+            self.changes = (self.changes + 1).min(MAX_MARGIN_DOUBLINGS);
+            self.until_forgotten = COPIES_PER_FORGOTTEN;
+        }
+    }
+
+    /// Attach was measured so many times where it is the way.
+    const fn note_attaches(&mut self, count: u32) {
+        if self.until_proven > 0 {
+            self.until_proven = self.until_proven.saturating_sub(count);
+            if self.until_proven == 0 {
+                self.changes = 0;
+            }
+        }
+    }
+
+    /// A copy through the ring was timed.
+    const fn note_copy(&mut self) {
+        if self.changes > 0 {
+            self.until_forgotten = self.until_forgotten.saturating_sub(1);
+            if self.until_forgotten == 0 {
+                self.changes -= 1;
+                self.until_forgotten = COPIES_PER_FORGOTTEN;
+            }
+        }
+    }
+}
+
 /// What one connection knows of the two ways.
 #[derive(Debug)]
 pub(crate) struct CopyChoice {
@@ -251,13 +305,7 @@ pub(crate) struct CopyChoice {
     attach_from: Option<LengthClass>,
     /// Measurements of attach until a class may change to the ring.
     until_settled: u8,
-    /// Measurements of attach until the last change to it is proven.
-    until_proven: u32,
-    /// Changes to attach that were taken back before they were proven, up to [`MAX_MARGIN_DOUBLINGS`]; a change that is
-    /// proven sets it to 0, and time makes it less.
-    taken_back: u32,
-    /// Timed copies through the ring until it is one less.
-    until_forgiven: u32,
+    taken_back: TakenBack,
     trials: TrialCountdown,
     /// Copies by attach until one is timed.
     until_timed: u32,
@@ -282,9 +330,7 @@ impl CopyChoice {
             has_timed_ring: false,
             attach_from,
             until_settled: 0,
-            until_proven: 0,
-            taken_back: 0,
-            until_forgiven: 0,
+            taken_back: TakenBack::default(),
             trials: TrialCountdown::new(),
             until_timed: 0,
             told: GetLimit::CannotGet,
@@ -418,12 +464,7 @@ impl CopyChoice {
         self.attach[class].note_equal(len, each, count);
         let settled = u8::try_from(count).unwrap_or(u8::MAX);
         self.until_settled = self.until_settled.saturating_sub(settled);
-        if self.until_proven > 0 {
-            self.until_proven = self.until_proven.saturating_sub(count);
-            if self.until_proven == 0 {
-                self.taken_back = 0;
-            }
-        }
+        self.taken_back.note_attaches(count);
     }
 
     /// `count` payloads of a class that takes the ring were copied by attach, in `each` on average: trials, or for a peer that
@@ -453,7 +494,7 @@ impl CopyChoice {
     pub(crate) fn note_copy(&mut self, copy: &TimedCopy) -> bool {
         self.row = None;
         self.has_timed_ring = true;
-        self.forgive();
+        self.taken_back.note_copy();
         let (same, others) = self.ring_costs(copy.what);
         same.note(copy);
         others.note_other();
@@ -470,17 +511,6 @@ impl CopyChoice {
             self.choose(class, ring);
         }
         wants_next
-    }
-
-    /// One more copy through the ring was timed since a change to attach was taken back.
-    fn forgive(&mut self) {
-        if self.taken_back > 0 {
-            self.until_forgiven = self.until_forgiven.saturating_sub(1);
-            if self.until_forgiven == 0 {
-                self.taken_back -= 1;
-                self.until_forgiven = COPIES_PER_FORGIVEN;
-            }
-        }
     }
 
     /// What the ring costs in picoseconds a byte, if it is known.
@@ -508,18 +538,14 @@ impl CopyChoice {
             Way::Attach if self.until_settled > 0 => return,
             Way::Attach if attach - attach / MARGIN > ring => {
                 self.attach_from = class.next();
-                if self.until_proven > 0 {
-                    self.until_proven = 0;
-                    self.taken_back = (self.taken_back + 1).min(MAX_MARGIN_DOUBLINGS);
-                    self.until_forgiven = COPIES_PER_FORGIVEN;
-                }
+                self.taken_back.note_change_back();
                 // What is known of those that change with it is older.
                 self.forget_attach(|other| other < class);
             }
-            Way::Ring if ring - ring / (MARGIN >> self.taken_back) > attach => {
+            Way::Ring if ring - ring / self.taken_back.margin() > attach => {
                 self.attach_from = Some(class);
                 self.until_settled = SETTLING_SAMPLES;
-                self.until_proven = PROVEN_SAMPLES;
+                self.taken_back.note_change();
                 self.forget_attach(|other| other > class);
             }
             _ => return,

@@ -403,7 +403,7 @@ fn a_change_to_attach_that_was_taken_back_needs_more_the_next_time() {
     assert!(try_rows(
         &mut choice,
         &[1400; 8],
-        COPIES_PER_FORGIVEN as usize
+        COPIES_PER_FORGOTTEN as usize
     ));
 }
 
