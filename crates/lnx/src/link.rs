@@ -279,6 +279,10 @@ impl DirectAccess<LnxLink> for LnxDirect {
             .is_some_and(|link| ShmDirect::is_claimed(link, grant))
     }
 
+    fn peer_has_left(link: &LnxLink) -> bool {
+        link.shm().is_none_or(|link| ShmDirect::peer_has_left(link))
+    }
+
     fn tell_applied(link: &LnxLink) {
         if let Some(link) = link.shm() {
             ShmDirect::tell_applied(link);

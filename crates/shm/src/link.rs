@@ -222,8 +222,9 @@ impl ShmLink {
         }
     }
 
-    /// Whether the peer has closed its end of the socket, or its process has exited: it copies nothing any more.
-    fn peer_is_gone(&self, conn: &Connection) -> bool {
+    /// Whether the peer has ended the connection, or its process has exited: it copies nothing any more. It has closed
+    /// its end of the socket then, or only shut it down for writing while this side has done that, too.
+    fn peer_has_left(&self, conn: &Connection) -> bool {
         self.socket.has_hung_up() == Ok(true) || conn.peer_has_exited()
     }
 

@@ -345,7 +345,7 @@ impl HostilePeer {
             }
             if what.forged_records {
                 self.write_poll_status(random);
-                self.send_forged_record(random);
+                self.send_forged_record(random, stop);
             }
             if what.joint_words {
                 self.change_joint_words(random);
@@ -484,7 +484,7 @@ impl HostilePeer {
     }
 
     /// Sends a record of a region, mostly well-formed.
-    fn send_forged_record(&self, random: &mut Numbers) {
+    fn send_forged_record(&self, random: &mut Numbers, stop: &AtomicBool) {
         let slot = random.below(64);
         // The grant of the previous record is sometimes valid still, and sometimes not.
         let status_page = self.status_page.region().expect("it is writable");
@@ -552,7 +552,11 @@ impl HostilePeer {
         };
         if self.socket.send_with(&record[..cut], &descriptors[..count]) == Ok(cut) {
             let rest = &record[cut..];
-            while !rest.is_empty() && self.socket.send(rest) == Err(Errno::EAGAIN) {
+            // A victim that has closed the connection reads no more, and may keep its end of the socket open.
+            while !rest.is_empty()
+                && self.socket.send(rest) == Err(Errno::EAGAIN)
+                && !stop.load(Ordering::Relaxed)
+            {
                 std::thread::yield_now();
             }
         }

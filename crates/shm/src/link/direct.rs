@@ -70,6 +70,11 @@ impl DirectAccess<ShmLink> for RingDirect {
         conn.is_some_and(|conn| conn.rings.reader.is_claimed(grant))
     }
 
+    fn peer_has_left(link: &ShmLink) -> bool {
+        let conn = link.conn.get();
+        conn.is_none_or(|conn| link.peer_has_left(conn))
+    }
+
     fn tell_applied(link: &ShmLink) {
         if let Some(conn) = link.conn.get() {
             conn.rings.reader.publish_applied();

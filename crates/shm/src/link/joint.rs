@@ -301,7 +301,7 @@ pub(super) fn finish(link: &ShmLink) {
     accesses.close();
     let end = clock::now() + MAX_WAIT_AT_END;
     while !(messages.is_finished() && accesses.is_finished()) {
-        if link.peer_is_gone(conn) {
+        if link.peer_has_left(conn) {
             return;
         }
         if clock::now() >= end {

@@ -560,6 +560,49 @@ fn closing_a_region_waits_bounded_time_for_a_direct_write() {
     assert_eq!(progress(&region.bytes()), (later, LEN));
 }
 
+/// What the owner does when its endpoint, and with it the connection, is closed while the writer is in the middle of a
+/// write. The writer stands still until the region is closed, or is killed.
+fn endpoint_is_closed_first(killed: bool) {
+    let _turn = turn();
+    let info = wanted();
+    let domain = safe(&info);
+    let mut region = Region::new(&domain, true);
+    let heard = Heard::new();
+    let others = open(&domain, &info);
+    let mut before = held();
+    let here = open(&domain, &info);
+    let (mut writer, _, at) = writer_in_the_middle(&here, &region);
+    drop(here);
+    if killed {
+        writer.child.kill();
+    }
+    let took = region.close();
+    assert_eq!(progress(&region.bytes()), at);
+    if killed {
+        assert!(took < LATE, "{took:?}");
+        assert_eq!(heard.late(), 0, "nobody waits for the dead");
+    } else {
+        assert!((CLOSING..CLOSING + LATE).contains(&took), "{took:?}");
+        assert_eq!(heard.late(), 1);
+        writer.go_on();
+        writer.hear("failed", || _ = others.cq.read(0, |_| ()));
+        assert_eq!(progress(&region.bytes()), (at.0, LEN));
+        // It lives on, and has two pipes to here.
+        before.0 += 2;
+    }
+    lets_go(&others, before);
+}
+
+#[test]
+fn closing_a_region_waits_for_a_direct_write_over_a_connection_that_was_closed() {
+    endpoint_is_closed_first(false);
+}
+
+#[test]
+fn closing_a_region_does_not_wait_for_a_killed_writer_whose_connection_was_closed() {
+    endpoint_is_closed_first(true);
+}
+
 /// The same where the payload passes through the rings: nothing is written any more afterwards.
 #[test]
 fn closing_a_region_waits_bounded_time_for_a_ring_write() {

@@ -292,19 +292,23 @@ impl<T: Transport> State<T> {
     /// As [`State::close_connection`], for one that is noted nowhere.
     pub(crate) fn drop_connection(&mut self, id: ConnId, error: Errno) {
         self.remove_active(id);
-        let link = self.connections.get(id).and_then(|c| c.link.as_ref());
-        if let Some(link) = link {
+        let link = self.connections.get(id).and_then(|c| c.link.clone());
+        if let Some(link) = &link {
             DirectOf::<T>::end_gets(link, self.long_queued(id));
         }
         self.joint_gets.retain(|joint| joint.id != id);
         self.engine.close_conn(id, error);
-        if self.is_up(id) {
+        let was_up = self.is_up(id);
+        if was_up {
             match self.is_polled(id) {
                 true => self.readiness.remove(id),
                 false => self.watched_links = self.watched_links.saturating_sub(1),
             }
         }
         self.connections.remove(id);
+        if let Some(link) = link.filter(|_| DirectOf::<T>::SUPPORTED && was_up) {
+            self.half_close(link);
+        }
     }
 
     /// Writes what waits, so that injected messages are not lost with the endpoint, nor what tells a

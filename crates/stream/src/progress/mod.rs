@@ -172,6 +172,7 @@ impl<T: Transport> State<T> {
             }
             token::TIMER => self.handle_timer(),
             token::WORK => self.drain_again(),
+            token::HALF_CLOSED => self.release_half_closed(),
             _ => {}
         }
         None

@@ -1,6 +1,8 @@
 //! Regions of this side that peers access directly, past the stream: to whom they are offered, and
 //! how they are taken back.
 
+use std::sync::Arc;
+
 use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
@@ -119,7 +121,7 @@ impl<T: Transport> State<T> {
         let place = self.exposed.iter().position(|e| e.region == region)?;
         let grant = self.exposed.swap_remove(place).offer.grant;
         self.readiness.close_grant(grant);
-        for link in self.live_links() {
+        for link in self.links_up().filter(|link| !link.has_ended()) {
             DirectOf::<T>::withdraw(link, grant);
         }
         Some(grant)
@@ -134,18 +136,18 @@ impl<T: Transport> State<T> {
         );
     }
 
-    /// Whether a peer that lives is at work in a region.
+    /// Whether a peer that lives is at work in a region, also one whose connection is closed.
     pub(crate) fn is_reached(&self, grant: Grant) -> bool {
-        self.live_links()
-            .any(|link| DirectOf::<T>::is_claimed(link, grant))
+        self.links_up().chain(&self.half_closed).any(|link| {
+            DirectOf::<T>::is_claimed(link, grant) && !DirectOf::<T>::peer_has_left(link)
+        })
     }
 
-    /// The links of peers that are not known to be gone.
-    fn live_links(&self) -> impl Iterator<Item = &T::Link> {
+    /// The links of connections that are up.
+    fn links_up(&self) -> impl Iterator<Item = &Arc<T::Link>> {
         let connections = self.connections.iter();
         let up = connections.filter(|connection| connection.is_up());
-        let links = up.filter_map(|connection| connection.link.as_deref());
-        links.filter(|link| !link.has_ended())
+        up.filter_map(|connection| connection.link.as_ref())
     }
 
     /// Helps peers that reach what this side has exposed, and tells them that all they have sent is applied, where

@@ -4,3 +4,4 @@ pub(crate) mod attach;
 pub(crate) mod close;
 pub(crate) mod direct;
 pub(crate) mod exposed;
+pub(crate) mod half_closed;

@@ -150,6 +150,8 @@ pub(crate) struct State<T: Transport> {
     pub(crate) exposed: Vec<Exposed>,
     /// Regions that are closing, which peers may still be at work in.
     pub(crate) withdrawn: Vec<(MrId, Grant)>,
+    /// Links of closed connections whose peers may still be at work in regions.
+    pub(crate) half_closed: Vec<Arc<T::Link>>,
     /// How long a peer that is connected may take to begin its part of a handshake.
     pub(crate) answer_timeout: Duration,
     /// Payloads of which the sender has yet to copy a part.
@@ -228,6 +230,7 @@ impl<T: Transport> State<T> {
             groups: ById::new(),
             exposed: Vec::new(),
             withdrawn: Vec::new(),
+            half_closed: Vec::new(),
             answer_timeout,
             last_told: 0,
             direct_budget: DIRECT_BYTES_BUDGET,
@@ -291,6 +294,7 @@ pub(crate) mod token {
     pub(crate) const TIMER: u64 = 3 << 56;
     pub(crate) const WAKE: u64 = 4 << 56;
     pub(crate) const WORK: u64 = 5 << 56;
+    pub(crate) const HALF_CLOSED: u64 = 6 << 56;
     pub(crate) const KIND: u64 = 0xff << 56;
 
     pub(crate) const fn connection(id: super::ConnId, generation: u32) -> u64 {

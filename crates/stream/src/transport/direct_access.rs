@@ -35,6 +35,12 @@ pub trait DirectAccess<L>: Debug + 'static {
         false
     }
 
+    /// Whether the peer has ended the connection or exited, so that it accesses no memory of this side any
+    /// more. It ends the connection when it is through with what it was at. The system is asked.
+    fn peer_has_left(_link: &L) -> bool {
+        true
+    }
+
     /// All that was read from it is applied.
     fn tell_applied(_link: &L) {}
 
