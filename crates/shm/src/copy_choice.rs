@@ -10,7 +10,8 @@
 //! - What **attach** costs depends on the length, since a call costs as much as some 10 KiB, and on how
 //!   many payloads are copied by one call.
 //! - Through the **ring** a payload costs a copy at each side. This side knows how long its own copies take,
-//!   from the ring and to it, where payloads go both ways. Where one payload or part comes right behind the
+//!   from the ring and to it, where payloads go both ways. Where they go one way only, the peer's copy is taken to be as
+//!   dear as this side's: it shares the memory with it, and a trial alone shows neither. Where one payload or part comes right behind the
 //!   other (a stream), it also knows how long both sides take together: a reader waits for the writer then, or
 //!   a writer for room. Where each message answers another (ping-pong), a side waits for more than that, which
 //!   does not count ([`Flow`](crate::copy_cost::Flow)). All of this depends on what the other side copies meanwhile, so it is
@@ -516,13 +517,17 @@ impl CopyChoice {
     /// What the ring costs in picoseconds a byte, if it is known.
     fn ring_cost(&self) -> Option<u32> {
         let (reads, writes) = (&self.ring_reads, &self.ring_writes);
+        let periods = reads.periods.known().max(writes.periods.known());
         let copies = match (reads.copies.known(), writes.copies.known()) {
             (None, None) => None,
-            (reads, writes) => Some(reads.unwrap_or(0).saturating_add(writes.unwrap_or(0))),
+            (Some(reads), Some(writes)) => Some(reads.saturating_add(writes)),
+            // What the peer's copy costs shows in the periods. Else it is taken to be as dear as this side's.
+            (Some(one), None) | (None, Some(one)) if periods.is_none() => {
+                Some(one.saturating_mul(2))
+            }
+            (one, other) => one.or(other),
         };
-        copies
-            .max(reads.periods.known())
-            .max(writes.periods.known())
+        copies.max(periods)
     }
 
     /// Chooses the way of a class anew, where the cost of attach is known, too, and the other way is clearly faster.
@@ -537,16 +542,19 @@ impl CopyChoice {
         match self.own_way(class) {
             Way::Attach if self.until_settled > 0 => return,
             Way::Attach if attach - attach / MARGIN > ring => {
+                let before = self.attach_from;
                 self.attach_from = class.next();
                 self.taken_back.note_change_back();
                 // What is known of those that change with it is older.
-                self.forget_attach(|other| other < class);
+                self.forget_attach(|other| {
+                    other < class && before.is_some_and(|from| from <= other)
+                });
             }
             Way::Ring if ring - ring / self.taken_back.margin() > attach => {
-                self.attach_from = Some(class);
+                let before = self.attach_from.replace(class);
                 self.until_settled = SETTLING_SAMPLES;
                 self.taken_back.note_change();
-                self.forget_attach(|other| other > class);
+                self.forget_attach(|other| other > class && before.is_none_or(|from| other < from));
             }
             _ => return,
         }
