@@ -338,6 +338,11 @@ impl DirectAccess<LnxLink> for LnxDirect {
         }
     }
 
+    fn has_new_get_limit(link: &LnxLink) -> bool {
+        link.shm()
+            .is_some_and(|link| ShmDirect::has_new_get_limit(link))
+    }
+
     fn take_get_limit(link: &LnxLink) -> Option<u8> {
         ShmDirect::take_get_limit(link.shm()?)
     }

@@ -564,6 +564,11 @@ impl CopyChoice {
         self.trials = TrialCountdown::new();
     }
 
+    /// Whether the limit may have changed since the peer was told.
+    pub(crate) const fn is_limit_stale(&self) -> bool {
+        self.is_limit_stale
+    }
+
     /// The limit to tell the peer; `None` while it is the one that it was told last, at first
     /// [`GetLimit::CannotGet`].
     pub(crate) fn take_limit(&mut self) -> Option<GetLimit> {

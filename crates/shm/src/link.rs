@@ -75,6 +75,8 @@ struct Connection {
     attach: Option<Mutex<Attach>>,
     /// Which copies through the rings are timed, for [`Attach::choice`].
     timer: RingTimer,
+    /// A copy through the rings that was timed has changed which messages this side gets.
+    has_new_get_limit: AtomicBool,
     counts: Counts,
 }
 
@@ -481,6 +483,7 @@ impl Link for ShmLink {
                 applied_backoff: AppliedBackoff::default(),
                 attach: attach.map(Mutex::new),
                 timer: RingTimer::default(),
+                has_new_get_limit: AtomicBool::new(false),
                 counts: Counts {
                     domain: copies,
                     sent_in_place: Tally::default(),

@@ -450,6 +450,17 @@ fn the_peer_is_told_once_of_each_limit() {
     }
     assert_eq!(choice.take_limit(), Some(GetLimit::From { exponent: 15 }));
     assert_eq!(choice.take_limit(), None);
+    // A copy through the ring that is found dearer changes it, too.
+    for _ in 0..100 {
+        assert!(!choice.is_limit_stale());
+        choice.note_copy(&read_alone(16 * KIB, 5000));
+        if choice.preferred(16 * KIB) == Way::Attach {
+            break;
+        }
+    }
+    assert!(choice.is_limit_stale());
+    assert_eq!(choice.take_limit(), Some(GetLimit::From { exponent: 14 }));
+    assert!(!choice.is_limit_stale());
     for exponent in MIN_EXPONENT..=MAX_EXPONENT {
         for _ in 0..200 {
             choice.note_attach(RingCopy::Read, 1 << exponent, 1, Duration::from_secs(1));

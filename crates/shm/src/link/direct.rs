@@ -192,8 +192,14 @@ impl DirectAccess<ShmLink> for RingDirect {
         }
     }
 
+    fn has_new_get_limit(link: &ShmLink) -> bool {
+        let conn = link.conn.get();
+        conn.is_some_and(|conn| conn.has_new_get_limit.load(Ordering::Relaxed))
+    }
+
     fn take_get_limit(link: &ShmLink) -> Option<u8> {
         let (conn, attach, peer) = link.attach()?;
+        conn.has_new_get_limit.store(false, Ordering::Relaxed);
         let limit = attach.lock().take_get_limit(peer)?;
         let peer = &conn.peer.name;
         match limit {

@@ -122,6 +122,8 @@ impl Connection {
             self.timer
                 .copies_until_timed
                 .store(untimed, Ordering::Relaxed);
+            self.has_new_get_limit
+                .store(attach.choice.is_limit_stale(), Ordering::Relaxed);
         });
     }
 }

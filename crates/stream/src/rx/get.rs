@@ -148,6 +148,15 @@ impl<T: Transport> State<T> {
         DirectOf::<T>::get(link, &from, into)
     }
 
+    /// As [`State::update_get_limit`], where what came by the stream has changed the limit.
+    #[inline]
+    pub(crate) fn tell_new_get_limit(&mut self, id: ConnId) {
+        let link = self.connections.get(id).and_then(|c| c.link.as_ref());
+        if link.is_some_and(|link| DirectOf::<T>::has_new_get_limit(link)) {
+            self.update_get_limit(id);
+        }
+    }
+
     /// Tells the link whether the peer has got payloads, which may change from which length on this side gets messages; and
     /// the peer of that length, unless it knows.
     pub(crate) fn update_get_limit(&mut self, id: ConnId) {

@@ -9,10 +9,11 @@ use crate::rx::small_messages::{consume_whole, consume_writes};
 use crate::state::State;
 use crate::state::place::{PayloadRead, copy_slot, copy_user, read_memory, read_slot, store};
 use crate::system::System;
+use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
 use crate::transport::registering::Registering as _;
-use crate::transport::{InPlaceOf, RegisteringOf, Transport};
+use crate::transport::{DirectOf, InPlaceOf, RegisteringOf, Transport};
 
 /// Reads of one connection in one call, so that one busy peer does not keep the others waiting.
 const MAX_READS: u32 = 64;
@@ -31,6 +32,9 @@ impl<T: Transport> State<T> {
             if !self.handle_read(id, outcome) {
                 break;
             }
+        }
+        if any && DirectOf::<T>::SUPPORTED {
+            self.tell_new_get_limit(id);
         }
         self.after();
         self.note_header_next(id);

@@ -103,6 +103,11 @@ pub trait DirectAccess<L>: Debug + 'static {
         None
     }
 
+    /// Whether [`DirectAccess::take_get_limit`] may have a new one, which is not known to be so before it was called first.
+    fn has_new_get_limit(_link: &L) -> bool {
+        false
+    }
+
     /// This side ends the connection: what the peer gets from its memory from now on is of no use.
     /// Called before any buffer that the peer may be about to get is given back. Waits for parts that the
     /// peer is copying to buffers of this side. `queued` are the long payloads that were queued to be written
