@@ -232,6 +232,12 @@ impl Reader {
         self.claim.load() == grant.claim()
     }
 
+    /// Whether the peer claims any grant: it is at an access to memory of this side.
+    #[must_use]
+    pub fn has_claim(&self) -> bool {
+        !matches!(self.claim.load(), 0 | ENDED)
+    }
+
     /// Whether the peer has ended the connection ([`Writer::end`](super::Writer::end)). If not, what was
     /// copied from its memory before this call was there while the connection was.
     #[must_use]

@@ -234,6 +234,41 @@ fn an_owner_checks_what_it_is_to_help_with() {
     }
 }
 
+/// The hostile peer lets the victim write to its memory. Returns whether the victim has asked it to copy parts: it has then
+/// claimed the last one, and never copies it.
+fn is_asked_to_copy(peer: &HostilePeer) -> bool {
+    let (words, mut claimed) = (peer.access_words(false), false);
+    let end = Instant::now() + Duration::from_millis(30);
+    while !claimed && Instant::now() < end {
+        peer.seem_idle();
+        if let Some(Record::Request(key)) = peer.next_record() {
+            assert_eq!(key, OWNED);
+            let grant = Grant::new(3, 1).unwrap();
+            peer.grant(grant);
+            let info = RegionInfo {
+                grant,
+                key,
+                base: 0,
+                len: LEN as u64,
+            };
+            let rights = Rights {
+                read: true,
+                write: true,
+            };
+            let addr = peer.scratch_address();
+            peer.send_record(Record::Address(AddressedRegion { info, addr, rights }));
+            // The victim may be at it before the socket is read again.
+            let soon = Instant::now() + Duration::from_millis(5);
+            while !claimed && Instant::now() < soon {
+                peer.seem_idle();
+                // The last part, which the victim comes to last.
+                claimed = words.claim_last(PARTS);
+            }
+        }
+    }
+    claimed
+}
+
 /// What an owner does not finish is not reported as written, and holds up nobody for long.
 #[test]
 fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
@@ -248,35 +283,7 @@ fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
         assert!(Instant::now() < stop, "the victim never asks for help");
         let peer = HostilePeer::connect(&rig.group, &mut rig.random);
         rig.victim.tell("write");
-        let (words, mut claimed) = (peer.access_words(false), false);
-        let end = Instant::now() + Duration::from_millis(30);
-        while !claimed && Instant::now() < end {
-            peer.seem_idle();
-            if let Some(Record::Request(key)) = peer.next_record() {
-                assert_eq!(key, OWNED);
-                let grant = Grant::new(3, 1).unwrap();
-                peer.grant(grant);
-                let info = RegionInfo {
-                    grant,
-                    key,
-                    base: 0,
-                    len: LEN as u64,
-                };
-                let rights = Rights {
-                    read: true,
-                    write: true,
-                };
-                let addr = peer.scratch_address();
-                peer.send_record(Record::Address(AddressedRegion { info, addr, rights }));
-                // The victim may be at it before the socket is read again.
-                let soon = Instant::now() + Duration::from_millis(5);
-                while !claimed && Instant::now() < soon {
-                    peer.seem_idle();
-                    // The last part, which the victim comes to last.
-                    claimed = words.claim_last(PARTS);
-                }
-            }
-        }
+        let claimed = is_asked_to_copy(&peer);
         ping(&rig);
         drop(peer);
         let said = rig.victim.hear();
@@ -286,5 +293,20 @@ fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
             let longest = Duration::from_millis(longest.parse().unwrap());
             assert!(longest < LONGEST_CALL, "{longest:?}");
         }
+    }
+}
+
+/// It would finish its own access first, and the other side is through by then.
+#[test]
+fn an_owner_that_is_itself_at_an_access_is_not_asked_to_copy() {
+    let mut rig = Rig::start("busy", VICTIM_MAIN, 1);
+    for _ in 0..20 {
+        let peer = HostilePeer::connect(&rig.group, &mut rig.random);
+        peer.claim_something();
+        rig.victim.tell("write");
+        assert!(!is_asked_to_copy(&peer));
+        ping(&rig);
+        drop(peer);
+        rig.victim.hear();
     }
 }

@@ -378,6 +378,12 @@ impl HostilePeer {
         }
     }
 
+    /// Claims a region of the victim, as if at an access there.
+    pub(super) fn claim_something(&self) {
+        let own = u64::from(self.side == Side::Acceptor);
+        self.put(0x200 + 0x100 * own, 5);
+    }
+
     /// The words of joint copies of reads and writes by the hostile peer, or else by the victim.
     pub(super) fn access_words(&self, by_hostile: bool) -> JointWords<'_> {
         let direction = u64::from((self.side == Side::Acceptor) == by_hostile);

@@ -221,13 +221,11 @@ fn copy_part(
     attach.read(peer, &[there], pieces)
 }
 
-/// Whether the owner is likely to copy parts of a read or write of its memory: it polls, and is not itself at one that
-/// this side could help with.
+/// Whether the owner is likely to copy parts of a read or write of its memory: it polls, and is not itself at one in
+/// memory of this side. Where both are, each is faster alone.
 pub(super) fn may_help_access(conn: &Connection, attach: &mut Attach) -> bool {
     let is_ready = conn.rings.writer.joint_accesses().is_finished();
-    attach.polls.seems_polling()
-        && is_ready
-        && conn.rings.reader.joint_accesses().payload().is_none()
+    attach.polls.seems_polling() && is_ready && !conn.rings.reader.has_claim()
 }
 
 /// Carries out a read or write with its owner: copies parts from the front. The caller holds a claim of the grant.
