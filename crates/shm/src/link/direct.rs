@@ -72,7 +72,7 @@ impl DirectAccess<ShmLink> for RingDirect {
 
     fn peer_has_left(link: &ShmLink) -> bool {
         let conn = link.conn.get();
-        conn.is_none_or(|conn| link.peer_has_left(conn))
+        conn.is_none_or(|conn| conn.rings.reader.has_writer_ended() || link.peer_has_left(conn))
     }
 
     fn tell_applied(link: &ShmLink) {

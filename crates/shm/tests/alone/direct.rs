@@ -584,6 +584,10 @@ fn endpoint_is_closed_first(killed: bool) {
     } else {
         assert!((CLOSING..CLOSING + LATE).contains(&took), "{took:?}");
         assert_eq!(heard.late(), 1);
+        // What it is at is no part of the next region.
+        let took = Region::new(&domain, true).close();
+        assert!(took < LATE, "{took:?}");
+        assert_eq!(heard.late(), 1);
         writer.go_on();
         writer.hear("failed", || _ = others.cq.read(0, |_| ()));
         assert_eq!(progress(&region.bytes()), (at.0, LEN));

@@ -20,7 +20,8 @@
 //! close_connection: forgets where the connection was noted
 //!  |
 //!  v
-//! drop_connection: the engine completes in error what waits for it, and the link is closed
+//! drop_connection: the engine completes in error what waits for it, and the link is closed, or kept half closed
+//!                  while the peer may be at work in a region (region/half_closed.rs)
 //! ```
 
 use std::time::Duration;
@@ -292,7 +293,9 @@ impl<T: Transport> State<T> {
     /// As [`State::close_connection`], for one that is noted nowhere.
     pub(crate) fn drop_connection(&mut self, id: ConnId, error: Errno) {
         self.remove_active(id);
-        let link = self.connections.get(id).and_then(|c| c.link.clone());
+        let connection = self.connections.get(id);
+        let offered = connection.is_some_and(|connection| connection.offered);
+        let link = connection.and_then(|connection| connection.link.clone());
         if let Some(link) = &link {
             DirectOf::<T>::end_gets(link, self.long_queued(id));
         }
@@ -307,7 +310,7 @@ impl<T: Transport> State<T> {
         }
         self.connections.remove(id);
         if let Some(link) = link.filter(|_| DirectOf::<T>::SUPPORTED && was_up) {
-            self.half_close(link);
+            self.half_close(link, offered);
         }
     }
 

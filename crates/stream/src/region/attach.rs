@@ -63,13 +63,14 @@ impl<T: Transport> State<T> {
                 let mut exposed = self.exposed.iter();
                 exposed.find(|exposed| exposed.region == region)
             });
-            let (Some(exposed), Some(connection)) = (exposed, self.connections.get(id)) else {
+            let (Some(exposed), Some(connection)) = (exposed, self.connections.get_mut(id)) else {
                 continue;
             };
             if let (true, Some(link)) = (connection.is_up(), &connection.link)
                 && !is_counted(&self.engine, connection.ep)
             {
                 DirectOf::<T>::offer(link, &exposed.offer);
+                connection.offered = true;
             }
         }
         self.tell_applied(usize::MAX);

@@ -64,15 +64,16 @@ impl<T: Transport> State<T> {
         if let Some(grant) = self.withdraw(id) {
             self.withdrawn.push((id, grant));
         }
-        let reached = self.withdrawn.iter().find(|(region, _)| *region == id);
-        let reached = reached.is_some_and(|(_, grant)| self.is_reached(*grant));
-        if (reached || self.engine.mr_is_busy(id)) && !evict {
+        let withdrawn = self.withdrawn.iter().find(|(region, _)| *region == id);
+        let grant = withdrawn.map(|(_, grant)| *grant);
+        let reached = grant.filter(|grant| self.is_reached(*grant));
+        if (reached.is_some() || self.engine.mr_is_busy(id)) && !evict {
             return false;
         }
-        if reached {
-            self.warn_reached();
+        if let Some(grant) = reached {
+            self.give_up_waiting(grant);
         }
-        self.withdrawn.retain(|(region, _)| *region != id);
+        self.forget_withdrawn(id);
         self.engine.close_mr(id);
         self.after();
         true

@@ -81,13 +81,14 @@ impl<T: Transport> State<T> {
             exposed,
             ..
         } = self;
-        let Some(connection) = connections.get(id) else {
+        let Some(connection) = connections.get_mut(id) else {
             return;
         };
         let (true, Some(link)) = (connection.is_up(), &connection.link) else {
             return;
         };
         if !is_counted(engine, connection.ep) {
+            connection.offered = true;
             let skipped = exposed.len().saturating_sub(count);
             for exposed in exposed.iter().skip(skipped) {
                 if let Lent::Part(_) = exposed.offer.memory {
@@ -104,15 +105,26 @@ impl<T: Transport> State<T> {
         let Some(grant) = self.withdraw(region) else {
             return;
         };
+        // A connection that ends meanwhile is to be waited for, too.
+        self.withdrawn.push((region, grant));
         let end = T::System::now() + MAX_CLOSE_WAIT;
         while self.is_reached(grant) {
             if T::System::now() >= end {
-                return self.warn_reached();
+                self.give_up_waiting(grant);
+                break;
             }
-            // A peer that has died leaves its claim behind; its end is seen here.
             self.progress();
             self.poll_all();
             T::System::yield_now();
+        }
+        self.forget_withdrawn(region);
+    }
+
+    /// Nobody is waited for any more that was at work in a region that is closed.
+    pub(crate) fn forget_withdrawn(&mut self, region: MrId) {
+        self.withdrawn.retain(|(other, _)| *other != region);
+        if self.withdrawn.is_empty() && self.exposed.is_empty() && !self.half_closed.is_empty() {
+            self.release_half_closed();
         }
     }
 
@@ -127,8 +139,10 @@ impl<T: Transport> State<T> {
         Some(grant)
     }
 
+    /// A peer did not leave a region in time.
     #[cold]
-    pub(crate) fn warn_reached(&self) {
+    pub(crate) fn give_up_waiting(&mut self, grant: Grant) {
+        self.release_claiming(grant);
         log_warn!(
             T::EpData,
             "a peer that reaches a region directly did not leave it within {MAX_CLOSE_WAIT:?}: it may \

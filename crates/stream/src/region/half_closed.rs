@@ -1,39 +1,42 @@
 //! Closed connections whose peers may still be at work in regions of this side.
 //!
-//! A peer that accesses a region directly learns of the end of the connection after that access. So the link
-//! of a connection that is closed while regions are exposed is only shut down for writing. It is kept until
-//! the peer has ended the connection, too: until then, a region that is closed waits for the peer's claim
-//! as it does for those of connections that are up ([`State::is_reached`]).
+//! A peer that accesses a region directly learns of the end of the connection after that access, and until then may begin
+//! others, as the region is still open. So the link of a closed connection by which a region was offered is only shut
+//! down for writing. It is kept until the peer has ended the connection, too, or no region is left: until then, a region that
+//! is closed waits for the peer's claim as it does for those of connections that are up ([`State::is_reached`]).
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
+use ripstop_mem::ring::Grant;
 use ripstop_os::{Interest, Shutdown};
 
 use crate::state::{State, token};
 use crate::system::Poller as _;
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
-use crate::transport::{DirectOf, Transport};
+use crate::transport::{DirectOf, PollerOf, Transport};
 
 /// The most links that are kept: each has descriptors and the memory of two rings. A peer that never ends its
 /// side could have one kept for each connection that it makes.
 const MAX_HALF_CLOSED: usize = 256;
 
 impl<T: Transport> State<T> {
-    /// Keeps the link of a connection that was up and is closed now, if its peer may be at work in a region.
-    /// To be called when the peer has been told that gets are of no use any more
+    /// Keeps the link of a connection that was up and is closed now, if the peer was `offered` regions and may be at work in
+    /// one. To be called when the peer has been told that gets are of no use any more
     /// ([`end_gets`](crate::DirectAccess::end_gets)).
     #[cold]
-    pub(crate) fn half_close(&mut self, link: Arc<T::Link>) {
-        let exposes = !self.exposed.is_empty() || !self.withdrawn.is_empty();
-        if !exposes || DirectOf::<T>::peer_has_left(&link) {
-            return;
+    pub(crate) fn half_close(&mut self, link: Arc<T::Link>, offered: bool) {
+        if !offered || !self.has_exposed() || DirectOf::<T>::peer_has_left(&link) {
+            return unwatch::<T>(&self.epoll, &link);
         }
         // `ENOTCONN`: the peer was first.
         let _ = link.shutdown(Shutdown::Write);
-        // What epoll reported of it was for the connection. Now it tells of the peer's end, which needs no interest.
-        // Where that fails, the next look finds it.
+        if DirectOf::<T>::peer_has_left(&link) {
+            return unwatch::<T>(&self.epoll, &link);
+        }
+        // What epoll reported of it was for the connection. Now it tells of the peer's end, which needs no interest. Where that
+        // fails, the link is kept until no region is left, or until there are too many.
         let watch = |fd, interest| {
             let modified = self.epoll.modify(fd, token::HALF_CLOSED, interest);
             let _ = modified.or_else(|_| self.epoll.add(fd, token::HALF_CLOSED, interest));
@@ -42,22 +45,74 @@ impl<T: Transport> State<T> {
         if let Some(witness) = link.peer_fd() {
             watch(witness, Interest::READ);
         }
-        self.release_half_closed();
         if self.half_closed.len() == MAX_HALF_CLOSED {
-            self.half_closed.remove(0);
-            log_warn!(
-                T::EpData,
-                "{MAX_HALF_CLOSED} peers have not ended connections that this side has closed: not waiting \
-                 any more for what the first of them may do in a region"
-            );
+            self.drop_half_closed();
         }
         self.half_closed.push(link);
     }
 
-    /// Lets go of the links whose peers have ended the connection.
+    /// Lets go of a link, or of several: one whose peer has ended the connection, or is not at work in a region, or else the
+    /// oldest one.
+    #[cold]
+    fn drop_half_closed(&mut self) {
+        self.release_half_closed();
+        if self.half_closed.len() < MAX_HALF_CLOSED {
+            return;
+        }
+        let is_idle = |link: &Arc<T::Link>| {
+            let exposed = self.exposed.iter().map(|exposed| exposed.offer.grant);
+            let withdrawn = self.withdrawn.iter().map(|(_, grant)| *grant);
+            !exposed
+                .chain(withdrawn)
+                .any(|grant| DirectOf::<T>::is_claimed(link, grant))
+        };
+        let idle = self.half_closed.iter().position(is_idle);
+        let gone = self.half_closed.remove(idle.unwrap_or(0));
+        unwatch::<T>(&self.epoll, &gone);
+        log_warn_sparse!(
+            T::EpData,
+            "{MAX_HALF_CLOSED} peers have not ended connections that this side has closed: what one of them does \
+             in a region is not waited for any more"
+        );
+    }
+
+    /// Lets go of the links whose peers have ended the connection, and of all where no region is left.
     #[cold]
     pub(crate) fn release_half_closed(&mut self) {
-        self.half_closed
-            .retain(|link| !DirectOf::<T>::peer_has_left(link));
+        let has_exposed = self.has_exposed();
+        self.release_where(|link| !has_exposed || DirectOf::<T>::peer_has_left(link));
+    }
+
+    /// No peer is waited for any more that claims a region: it was waited for in vain. Its claim would be taken for one of the
+    /// next region that has the place.
+    #[cold]
+    pub(crate) fn release_claiming(&mut self, grant: Grant) {
+        self.release_where(|link| DirectOf::<T>::is_claimed(link, grant));
+    }
+
+    fn release_where(&mut self, is_over: impl Fn(&T::Link) -> bool) {
+        let epoll = &self.epoll;
+        self.half_closed.retain(|link| {
+            let is_over = is_over(link);
+            if is_over {
+                unwatch::<T>(epoll, link);
+            }
+            !is_over
+        });
+    }
+
+    /// Whether a peer may have to be waited for.
+    fn has_exposed(&self) -> bool {
+        !self.exposed.is_empty() || !self.withdrawn.is_empty()
+    }
+}
+
+/// Takes the descriptors of a link out of epoll, before they are closed: where a forked child has them, too, they would stay
+/// there and be reported for ever.
+fn unwatch<T: Transport>(epoll: &PollerOf<T>, link: &T::Link) {
+    // Those that were taken out before are not there.
+    let _ = epoll.remove(link);
+    if let Some(witness) = link.peer_fd() {
+        let _ = epoll.remove(witness);
     }
 }

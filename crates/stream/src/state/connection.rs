@@ -62,6 +62,8 @@ pub(crate) struct Connection<T: Transport> {
     pub(crate) leftover: Vec<u8>,
     /// The burst in which it sent its last message.
     pub(crate) last_burst: u32,
+    /// This side has offered regions to the peer.
+    pub(crate) offered: bool,
     /// The peer has offered regions that this side has mapped.
     pub(crate) mapped: bool,
     /// Those regions.
@@ -127,6 +129,7 @@ impl<T: Transport> Connection<T> {
             tx_buffer: TxBuffer::default(),
             leftover: Vec::new(),
             last_burst: 0,
+            offered: false,
             mapped: false,
             windows: Default::default(),
             dirty: false,
