@@ -11,7 +11,7 @@
 //!   many payloads are copied by one call.
 //! - Through the **ring** a payload costs a copy at each side. This side knows how long its own copies take,
 //!   from the ring and to it, where payloads go both ways. Where they go one way only, the peer's copy is taken to be as
-//!   dear as this side's: it shares the memory with it, and a trial alone shows neither. Where one payload or part comes right behind the
+//!   dear as this side's, which it works on the same memory as. Where one payload or part comes right behind the
 //!   other (a stream), it also knows how long both sides take together: a reader waits for the writer then, or
 //!   a writer for room. Where each message answers another (ping-pong), a side waits for more than that, which
 //!   does not count ([`Flow`](crate::copy_cost::Flow)). All of this depends on what the other side copies meanwhile, so it is
@@ -314,6 +314,8 @@ pub(crate) struct CopyChoice {
     told: GetLimit,
     /// The limit may have changed since the peer was told.
     is_limit_stale: bool,
+    /// It was asked for, to tell the peer.
+    is_limit_taken: bool,
 }
 
 impl CopyChoice {
@@ -336,6 +338,7 @@ impl CopyChoice {
             until_timed: 0,
             told: GetLimit::CannotGet,
             is_limit_stale: true,
+            is_limit_taken: false,
         }
     }
 
@@ -564,14 +567,15 @@ impl CopyChoice {
         self.trials = TrialCountdown::new();
     }
 
-    /// Whether the limit may have changed since the peer was told.
-    pub(crate) const fn is_limit_stale(&self) -> bool {
-        self.is_limit_stale
+    /// Whether the limit may have changed since it was taken, which it was before: else the peer has no use for it.
+    pub(crate) const fn has_new_limit(&self) -> bool {
+        self.is_limit_taken && self.is_limit_stale
     }
 
     /// The limit to tell the peer; `None` while it is the one that it was told last, at first
     /// [`GetLimit::CannotGet`].
     pub(crate) fn take_limit(&mut self) -> Option<GetLimit> {
+        self.is_limit_taken = true;
         if !std::mem::take(&mut self.is_limit_stale) {
             return None;
         }

@@ -162,7 +162,7 @@ fn way_of_writes_ahead(ahead: u64, reads: u64) -> Way {
 fn a_writer_that_waits_for_acknowledgements_counts_the_peers_reads() {
     assert_eq!(way_of_writes_ahead(64, 1000), Way::Attach);
     assert_eq!(way_of_writes_ahead(64, 650), Way::Ring, "it reads fast");
-    // What its reads take is not known, and taken to be as much as the writes.
+    // What its reads take is not known. It is taken to be as much as the writes take, though both are at work at once.
     assert_eq!(way_of_writes_ahead(2, 650), Way::Attach, "there are few");
     assert_eq!(
         way_of_writes_ahead(64, 10_000),
@@ -441,6 +441,7 @@ fn one_disturbed_measurement_changes_nothing() {
 #[test]
 fn the_peer_is_told_once_of_each_limit() {
     let mut choice = CopyChoice::new(CopyMode::Auto);
+    assert!(!choice.has_new_limit(), "nobody has asked for it");
     assert_eq!(choice.take_limit(), Some(GetLimit::From { exponent: 14 }));
     assert_eq!(choice.take_limit(), None);
     for _ in 0..MIN_SAMPLES {
@@ -452,15 +453,15 @@ fn the_peer_is_told_once_of_each_limit() {
     assert_eq!(choice.take_limit(), None);
     // A copy through the ring that is found dearer changes it, too.
     for _ in 0..100 {
-        assert!(!choice.is_limit_stale());
+        assert!(!choice.has_new_limit());
         choice.note_copy(&read_alone(16 * KIB, 5000));
         if choice.preferred(16 * KIB) == Way::Attach {
             break;
         }
     }
-    assert!(choice.is_limit_stale());
+    assert!(choice.has_new_limit());
     assert_eq!(choice.take_limit(), Some(GetLimit::From { exponent: 14 }));
-    assert!(!choice.is_limit_stale());
+    assert!(!choice.has_new_limit());
     for exponent in MIN_EXPONENT..=MAX_EXPONENT {
         for _ in 0..200 {
             choice.note_attach(RingCopy::Read, 1 << exponent, 1, Duration::from_secs(1));

@@ -123,7 +123,7 @@ impl Connection {
                 .copies_until_timed
                 .store(untimed, Ordering::Relaxed);
             self.has_new_get_limit
-                .store(attach.choice.is_limit_stale(), Ordering::Relaxed);
+                .store(attach.choice.has_new_limit(), Ordering::Relaxed);
         });
     }
 }

@@ -103,7 +103,7 @@ pub trait DirectAccess<L>: Debug + 'static {
         None
     }
 
-    /// Whether [`DirectAccess::take_get_limit`] may have a new one, which is not known to be so before it was called first.
+    /// Whether [`DirectAccess::take_get_limit`] was called before and may have a new limit now.
     fn has_new_get_limit(_link: &L) -> bool {
         false
     }
