@@ -174,3 +174,8 @@ pub mod attr {
     pub use ripstop_core::{DomainAttr, EpAttr, FabricAttr, Hints, RxAttr, TxAttr};
     pub use ripstop_types::{AddrFormat, AvType, Mode, MrMode, Protocol, Threading};
 }
+
+/// The program in the README, which is run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
