@@ -170,7 +170,7 @@ fn what(address: u64, len: u64, target: u64, grant: (u64, u64), write: bool) -> 
 #[test]
 fn an_owner_checks_what_it_is_to_help_with() {
     if std::thread::available_parallelism().unwrap().get() == 1 {
-        println!("skipped: with one processor no owner helps");
+        println!("SKIP: with one processor no owner helps");
         return;
     }
     const UNTOUCHED: u64 = LEN as u64 * OWN as u64;
@@ -273,7 +273,7 @@ fn is_asked_to_copy(peer: &HostilePeer) -> bool {
 #[test]
 fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
     if std::thread::available_parallelism().unwrap().get() == 1 {
-        println!("skipped: with one processor no owner helps");
+        println!("SKIP: with one processor no owner helps");
         return;
     }
     let mut rig = Rig::start("initiator", VICTIM_MAIN, 1);
@@ -301,7 +301,7 @@ fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
 #[test]
 fn an_owner_that_is_itself_at_an_access_is_not_asked_to_copy() {
     if std::thread::available_parallelism().unwrap().get() == 1 {
-        println!("skipped: with one processor no owner helps");
+        println!("SKIP: with one processor no owner helps");
         return;
     }
     let mut rig = Rig::start("busy", VICTIM_MAIN, 1);

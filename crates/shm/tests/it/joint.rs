@@ -92,7 +92,7 @@ fn receive(here: &Here, index: usize, is_gone: bool) -> bool {
 #[test]
 fn both_sides_copy() {
     if std::thread::available_parallelism().unwrap().get() == 1 {
-        println!("skipped: with one processor the receiver copies alone");
+        println!("SKIP: with one processor the receiver copies alone");
         return;
     }
     let info = info(None, Threading::Safe);

@@ -187,7 +187,7 @@ impl Two {
 #[test]
 fn both_sides_copy_reads_and_writes() {
     if std::thread::available_parallelism().unwrap().get() == 1 {
-        println!("skipped: with one processor the initiator copies alone");
+        println!("SKIP: with one processor the initiator copies alone");
         return;
     }
     // Where others want the processors, each side copies alone what comes meanwhile; and a connection that has found the
