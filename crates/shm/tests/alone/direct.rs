@@ -117,6 +117,10 @@ fn fill(memory: UserBuf) {
 
 impl Region {
     fn new(domain: &Arc<Safe>, mapped: bool) -> Self {
+        Self::with_key(domain, mapped, KEY)
+    }
+
+    fn with_key(domain: &Arc<Safe>, mapped: bool, key: u64) -> Self {
         let len = LEN + 2 * GUARD;
         let (shared, plain) = match mapped {
             true => (Some(SharedBuf::zeroed(len).unwrap()), None),
@@ -130,7 +134,7 @@ impl Region {
             None => Sharing::Never,
         };
         let access = Flags::REMOTE_WRITE | Flags::REMOTE_READ;
-        let attr = mr_attr(buf, KEY, access, sharing);
+        let attr = mr_attr(buf, key, access, sharing);
         let mr = Some(domain.mr(&attr).unwrap());
         Self { shared, plain, mr }
     }
@@ -567,6 +571,8 @@ fn endpoint_is_closed_first(killed: bool) {
     let info = wanted();
     let domain = safe(&info);
     let mut region = Region::new(&domain, true);
+    // While it is open, the link of the closed connection is kept.
+    let other_region = Region::with_key(&domain, true, KEY + 1);
     let heard = Heard::new();
     let others = open(&domain, &info);
     let mut before = held();
@@ -595,6 +601,7 @@ fn endpoint_is_closed_first(killed: bool) {
         before.0 += 2;
     }
     lets_go(&others, before);
+    drop(other_region);
 }
 
 #[test]

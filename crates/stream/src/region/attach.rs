@@ -101,7 +101,7 @@ impl<T: Transport> State<T> {
             base,
             memory,
         };
-        self.exposed.push(Exposed { region, offer });
+        self.push_exposed(region, offer);
         Some(region)
     }
 
@@ -117,7 +117,7 @@ impl<T: Transport> State<T> {
     #[cold]
     fn help_with(&self, link: &T::Link, access: JointAccess) -> Option<()> {
         let grant = access.grant?;
-        let Exposed { region, offer } = self.exposed.iter().find(|e| e.offer.grant == grant)?;
+        let Exposed { region, offer, .. } = self.exposed.iter().find(|e| e.offer.grant == grant)?;
         let Lent::At {
             addr, read, write, ..
         } = offer.memory

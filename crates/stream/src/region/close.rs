@@ -61,17 +61,13 @@ impl<T: Transport> State<T> {
     /// Takes a region away from peers if none is at work there, or with `evict` in any case;
     /// returns whether it is gone. From the first attempt on, no peer begins to reach it directly.
     pub(crate) fn try_close_mr(&mut self, id: MrId, evict: bool) -> bool {
-        if let Some(grant) = self.withdraw(id) {
-            self.withdrawn.push((id, grant));
-        }
-        let withdrawn = self.withdrawn.iter().find(|(region, _)| *region == id);
-        let grant = withdrawn.map(|(_, grant)| *grant);
-        let reached = grant.filter(|grant| self.is_reached(*grant));
-        if (reached.is_some() || self.engine.mr_is_busy(id)) && !evict {
+        self.withdraw(id);
+        let reached = self.is_reached(id);
+        if (reached || self.engine.mr_is_busy(id)) && !evict {
             return false;
         }
-        if let Some(grant) = reached {
-            self.give_up_waiting(grant);
+        if reached {
+            self.warn_reached();
         }
         self.forget_withdrawn(id);
         self.engine.close_mr(id);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::Grant;
 use ripstop_os::Shareable;
 
 use crate::region::close::MAX_CLOSE_WAIT;
@@ -36,11 +35,22 @@ impl<T: Transport> State<T> {
             base,
             memory: Lent::Part(part.clone()),
         };
-        self.exposed.push(Exposed { region, offer });
+        self.push_exposed(region, offer);
         for id in self.connections.ids() {
             self.offer_last(id, 1);
         }
         self.tell_applied(usize::MAX);
+    }
+
+    /// A region is open for those who are offered it.
+    pub(crate) fn push_exposed(&mut self, region: MrId, offer: Offer) {
+        let number = self.exposures;
+        self.exposures += 1;
+        self.exposed.push(Exposed {
+            region,
+            offer,
+            number,
+        });
     }
 
     /// Offers a region anew if its memory is another one now, or none.
@@ -88,12 +98,12 @@ impl<T: Transport> State<T> {
             return;
         };
         if !is_counted(engine, connection.ep) {
-            connection.offered = true;
             let skipped = exposed.len().saturating_sub(count);
             for exposed in exposed.iter().skip(skipped) {
                 if let Lent::Part(_) = exposed.offer.memory {
                     // A peer that is not told accesses the region by the stream.
                     DirectOf::<T>::offer(link, &exposed.offer);
+                    connection.offered = true;
                 }
             }
         }
@@ -102,15 +112,11 @@ impl<T: Transport> State<T> {
     /// Takes a region back from the peers that access it directly: waits until they have left it,
     /// for [`MAX_CLOSE_WAIT`] at most.
     pub(crate) fn conceal(&mut self, region: MrId) {
-        let Some(grant) = self.withdraw(region) else {
-            return;
-        };
-        // A connection that ends meanwhile is to be waited for, too.
-        self.withdrawn.push((region, grant));
+        self.withdraw(region);
         let end = T::System::now() + MAX_CLOSE_WAIT;
-        while self.is_reached(grant) {
+        while self.is_reached(region) {
             if T::System::now() >= end {
-                self.give_up_waiting(grant);
+                self.warn_reached();
                 break;
             }
             self.progress();
@@ -122,27 +128,31 @@ impl<T: Transport> State<T> {
 
     /// Nobody is waited for any more that was at work in a region that is closed.
     pub(crate) fn forget_withdrawn(&mut self, region: MrId) {
-        self.withdrawn.retain(|(other, _)| *other != region);
-        if self.withdrawn.is_empty() && self.exposed.is_empty() && !self.half_closed.is_empty() {
+        self.withdrawn
+            .retain(|withdrawn| withdrawn.region != region);
+        if !self.half_closed.is_empty() {
             self.release_half_closed();
         }
     }
 
     /// No peer begins to reach a region directly any more.
-    pub(crate) fn withdraw(&mut self, region: MrId) -> Option<Grant> {
-        let place = self.exposed.iter().position(|e| e.region == region)?;
-        let grant = self.exposed.swap_remove(place).offer.grant;
+    pub(crate) fn withdraw(&mut self, region: MrId) {
+        let Some(place) = self.exposed.iter().position(|e| e.region == region) else {
+            return;
+        };
+        let exposed = self.exposed.swap_remove(place);
+        let grant = exposed.offer.grant;
         self.readiness.close_grant(grant);
         for link in self.links_up().filter(|link| !link.has_ended()) {
             DirectOf::<T>::withdraw(link, grant);
         }
-        Some(grant)
+        // A connection that ends before all have left the region is to be waited for, too.
+        self.withdrawn.push(exposed);
     }
 
     /// A peer did not leave a region in time.
     #[cold]
-    pub(crate) fn give_up_waiting(&mut self, grant: Grant) {
-        self.release_claiming(grant);
+    pub(crate) fn warn_reached(&self) {
         log_warn!(
             T::EpData,
             "a peer that reaches a region directly did not leave it within {MAX_CLOSE_WAIT:?}: it may \
@@ -150,9 +160,15 @@ impl<T: Transport> State<T> {
         );
     }
 
-    /// Whether a peer that lives is at work in a region, also one whose connection is closed.
-    pub(crate) fn is_reached(&self, grant: Grant) -> bool {
-        self.links_up().chain(&self.half_closed).any(|link| {
+    /// Whether a peer that lives is at work in a region that is closing, also one whose connection is closed.
+    pub(crate) fn is_reached(&self, region: MrId) -> bool {
+        let Some(withdrawn) = self.withdrawn.iter().find(|w| w.region == region) else {
+            return false;
+        };
+        let grant = withdrawn.offer.grant;
+        let half_closed = self.half_closed.iter();
+        let half_closed = half_closed.filter_map(|closed| closed.reaching(withdrawn));
+        self.links_up().chain(half_closed).any(|link| {
             DirectOf::<T>::is_claimed(link, grant) && !DirectOf::<T>::peer_has_left(link)
         })
     }

@@ -8,10 +8,9 @@
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use ripstop_mem::ring::Grant;
 use ripstop_os::{Interest, Shutdown};
 
-use crate::state::{State, token};
+use crate::state::{HalfClosed, State, token};
 use crate::system::Poller as _;
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
@@ -45,30 +44,29 @@ impl<T: Transport> State<T> {
         if let Some(witness) = link.peer_fd() {
             watch(witness, Interest::READ);
         }
-        if self.half_closed.len() == MAX_HALF_CLOSED {
+        self.half_closed.push(HalfClosed {
+            link,
+            exposures: self.exposures,
+        });
+        if self.half_closed.len() > MAX_HALF_CLOSED {
             self.drop_half_closed();
         }
-        self.half_closed.push(link);
     }
 
-    /// Lets go of a link, or of several: one whose peer has ended the connection, or is not at work in a region, or else the
-    /// oldest one.
+    /// Lets go of the links that need not be kept, or else of one: the oldest whose peer is not at work in a region, or the oldest.
     #[cold]
     fn drop_half_closed(&mut self) {
         self.release_half_closed();
-        if self.half_closed.len() < MAX_HALF_CLOSED {
+        if self.half_closed.len() <= MAX_HALF_CLOSED {
             return;
         }
-        let is_idle = |link: &Arc<T::Link>| {
-            let exposed = self.exposed.iter().map(|exposed| exposed.offer.grant);
-            let withdrawn = self.withdrawn.iter().map(|(_, grant)| *grant);
-            !exposed
-                .chain(withdrawn)
-                .any(|grant| DirectOf::<T>::is_claimed(link, grant))
+        let regions = || self.exposed.iter().chain(&self.withdrawn);
+        let is_idle = |closed: &HalfClosed<T::Link>| {
+            !regions().any(|region| DirectOf::<T>::is_claimed(&closed.link, region.offer.grant))
         };
         let idle = self.half_closed.iter().position(is_idle);
         let gone = self.half_closed.remove(idle.unwrap_or(0));
-        unwatch::<T>(&self.epoll, &gone);
+        unwatch::<T>(&self.epoll, &gone.link);
         log_warn_sparse!(
             T::EpData,
             "{MAX_HALF_CLOSED} peers have not ended connections that this side has closed: what one of them does \
@@ -76,28 +74,24 @@ impl<T: Transport> State<T> {
         );
     }
 
-    /// Lets go of the links whose peers have ended the connection, and of all where no region is left.
+    /// Lets go of the links whose peers have ended the connection, and of those by which no region can be reached any more.
     #[cold]
     pub(crate) fn release_half_closed(&mut self) {
-        let has_exposed = self.has_exposed();
-        self.release_where(|link| !has_exposed || DirectOf::<T>::peer_has_left(link));
-    }
-
-    /// No peer is waited for any more that claims a region: it was waited for in vain. Its claim would be taken for one of the
-    /// next region that has the place.
-    #[cold]
-    pub(crate) fn release_claiming(&mut self, grant: Grant) {
-        self.release_where(|link| DirectOf::<T>::is_claimed(link, grant));
-    }
-
-    fn release_where(&mut self, is_over: impl Fn(&T::Link) -> bool) {
-        let epoll = &self.epoll;
-        self.half_closed.retain(|link| {
-            let is_over = is_over(link);
-            if is_over {
-                unwatch::<T>(epoll, link);
+        let Self {
+            epoll,
+            half_closed,
+            exposed,
+            withdrawn,
+            ..
+        } = self;
+        half_closed.retain(|closed| {
+            let mut regions = exposed.iter().chain(&*withdrawn);
+            let is_kept = regions.any(|region| closed.reaching(region).is_some())
+                && !DirectOf::<T>::peer_has_left(&closed.link);
+            if !is_kept {
+                unwatch::<T>(epoll, &closed.link);
             }
-            !is_over
+            is_kept
         });
     }
 

@@ -25,7 +25,6 @@ use ripstop_core::provider::Token;
 use ripstop_engine::id::{AvId, ConnId, EpId, GroupId, MrId, SlotId, SrxId};
 use ripstop_engine::stream::{Engine, Limits};
 use ripstop_mem::UserBuf;
-use ripstop_mem::ring::Grant;
 use ripstop_os::{EventFd, Events, Interest, Spare};
 use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 
@@ -67,6 +66,24 @@ pub(crate) type AvTableOf<T> = <<T as Transport>::Addr as Addr>::Table;
 pub(crate) struct Exposed {
     pub(crate) region: MrId,
     pub(crate) offer: Offer,
+    /// How many others the domain had offered before.
+    pub(crate) number: u64,
+}
+
+/// The link of a closed connection whose peer may still be at work in regions (`region/half_closed.rs`).
+#[derive(Debug)]
+pub(crate) struct HalfClosed<L> {
+    pub(crate) link: Arc<L>,
+    /// How many regions the domain had offered when it was closed. Of later ones the peer knows nothing by it: what it claims
+    /// is another one, which had the place before.
+    pub(crate) exposures: u64,
+}
+
+impl<L> HalfClosed<L> {
+    /// The link, if the peer may be at work in a region by it.
+    pub(crate) fn reaching(&self, region: &Exposed) -> Option<&Arc<L>> {
+        (region.number < self.exposures).then_some(&self.link)
+    }
 }
 
 /// A group as the driver knows it, by the engine's id.
@@ -148,10 +165,12 @@ pub(crate) struct State<T: Transport> {
     pub(crate) groups: ById<GroupId, GroupState>,
     /// Regions that peers may map.
     pub(crate) exposed: Vec<Exposed>,
+    /// How many regions peers could ever map.
+    pub(crate) exposures: u64,
     /// Regions that are closing, which peers may still be at work in.
-    pub(crate) withdrawn: Vec<(MrId, Grant)>,
+    pub(crate) withdrawn: Vec<Exposed>,
     /// Links of closed connections whose peers may still be at work in regions.
-    pub(crate) half_closed: Vec<Arc<T::Link>>,
+    pub(crate) half_closed: Vec<HalfClosed<T::Link>>,
     /// How long a peer that is connected may take to begin its part of a handshake.
     pub(crate) answer_timeout: Duration,
     /// Payloads of which the sender has yet to copy a part.
@@ -229,6 +248,7 @@ impl<T: Transport> State<T> {
             works: Works::default(),
             groups: ById::new(),
             exposed: Vec::new(),
+            exposures: 0,
             withdrawn: Vec::new(),
             half_closed: Vec::new(),
             answer_timeout,
