@@ -166,11 +166,19 @@ fn what(address: u64, len: u64, target: u64, grant: (u64, u64), write: bool) -> 
     ]
 }
 
+/// Whether owners help here; else it says so.
+fn may_help() -> bool {
+    let processors = std::thread::available_parallelism().unwrap().get();
+    if processors == 1 {
+        println!("SKIP: with one processor no owner helps");
+    }
+    processors > 1
+}
+
 /// An initiator gets parts of what it has the right to, and of nothing else.
 #[test]
 fn an_owner_checks_what_it_is_to_help_with() {
-    if std::thread::available_parallelism().unwrap().get() == 1 {
-        println!("SKIP: with one processor no owner helps");
+    if !may_help() {
         return;
     }
     const UNTOUCHED: u64 = LEN as u64 * OWN as u64;
@@ -272,8 +280,7 @@ fn is_asked_to_copy(peer: &HostilePeer) -> bool {
 /// What an owner does not finish is not reported as written, and holds up nobody for long.
 #[test]
 fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
-    if std::thread::available_parallelism().unwrap().get() == 1 {
-        println!("SKIP: with one processor no owner helps");
+    if !may_help() {
         return;
     }
     let mut rig = Rig::start("initiator", VICTIM_MAIN, 1);
@@ -300,8 +307,7 @@ fn a_write_is_not_done_while_its_owner_says_that_it_copies() {
 /// same victim.
 #[test]
 fn an_owner_that_is_itself_at_an_access_is_not_asked_to_copy() {
-    if std::thread::available_parallelism().unwrap().get() == 1 {
-        println!("SKIP: with one processor no owner helps");
+    if !may_help() {
         return;
     }
     let mut rig = Rig::start("busy", VICTIM_MAIN, 1);

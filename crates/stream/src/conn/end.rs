@@ -30,9 +30,10 @@ use ripstop_engine::id::{ConnId, EpId};
 use ripstop_types::{Errno, FiAddr};
 
 use crate::conn::deadlines::MAX_UNREAD_TIME;
+use crate::region::half_closed::unwatch;
 use crate::state::State;
 use crate::state::connection::Ending;
-use crate::system::{Poller as _, System as _};
+use crate::system::System as _;
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::link::Link as _;
 use crate::transport::readiness::Readiness as _;
@@ -226,11 +227,7 @@ impl<T: Transport> State<T> {
         let Some(link) = connection.link.as_ref().filter(|link| link.has_ended()) else {
             return;
         };
-        // One that was taken out before is not there.
-        let _ = epoll.remove(&**link);
-        if let Some(witness) = link.peer_fd() {
-            let _ = epoll.remove(witness);
-        }
+        unwatch::<T>(epoll, link);
         self.fail_soon_if_stalled(id);
     }
 

@@ -101,9 +101,9 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// Takes the descriptors of a link out of epoll, before they are closed: where a forked child has them, too, they would stay
-/// there and be reported for ever.
-fn unwatch<T: Transport>(epoll: &PollerOf<T>, link: &T::Link) {
+/// Takes the descriptors of a link that has ended out of epoll, also where it is closed next: a forked child that has them, too, would
+/// keep them there, and they would be reported for ever.
+pub(crate) fn unwatch<T: Transport>(epoll: &PollerOf<T>, link: &T::Link) {
     // Those that were taken out before are not there.
     let _ = epoll.remove(link);
     if let Some(witness) = link.peer_fd() {

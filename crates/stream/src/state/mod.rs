@@ -74,8 +74,8 @@ pub(crate) struct Exposed {
 #[derive(Debug)]
 pub(crate) struct HalfClosed<L> {
     pub(crate) link: Arc<L>,
-    /// How many regions the domain had offered when it was closed. Of later ones the peer knows nothing by it: what it claims
-    /// is another one, which had the place before.
+    /// [`State::exposures`] when the connection was closed. The peer was told of no later region by it: a claim of the same slot is
+    /// one of an earlier region.
     pub(crate) exposures: u64,
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) groups: ById<GroupId, GroupState>,
     /// Regions that peers may map.
     pub(crate) exposed: Vec<Exposed>,
-    /// How many regions peers could ever map.
+    /// How many regions it has offered so far, those that are closed included ([`Exposed::number`]).
     pub(crate) exposures: u64,
     /// Regions that are closing, which peers may still be at work in.
     pub(crate) withdrawn: Vec<Exposed>,
