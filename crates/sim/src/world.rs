@@ -525,6 +525,14 @@ impl World {
         while self.receive_waiting() {
             self.settle();
         }
+        // What a look had found may have gone with its connection before it was received.
+        for host in 0..self.nodes.len() {
+            let troubled = self.is_troubled(host);
+            for context in self.model.open_recvs(host).into_iter().filter(|_| troubled) {
+                self.cancel(host, context);
+            }
+        }
+        self.settle();
         for host in 0..self.nodes.len() {
             for context in self.model.open_recvs(host) {
                 self.model.found_silent(context);

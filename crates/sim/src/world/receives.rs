@@ -126,7 +126,8 @@ impl World {
         self.sync(host);
     }
 
-    fn is_troubled(&self, host: Host) -> bool {
+    /// Whether a connection of a node was cut, or one of its peers has ended.
+    pub(super) fn is_troubled(&self, host: Host) -> bool {
         (0..self.nodes.len()).any(|other| self.model.is_troubled(host, other))
     }
 
