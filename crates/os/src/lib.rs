@@ -3,7 +3,7 @@
 //! Sockets that move callers' buffers ([`Socket`], [`IoVec`]), readiness ([`Epoll`],
 //! [`EventFd`]), interfaces and names ([`net`]), time ([`clock`]), the calling [`thread`],
 //! memory that processes share ([`NamedMemory`], [`MemFd`], [`StatusPage`]), memory that is given back
-//! ([`MemoryWatch`]), other processes ([`Process`],
+//! ([`MemoryWatch`]), or may not be used again ([`abandon`]), other processes ([`Process`],
 //! [`barrier`]). It knows no protocol, and
 //! it is the only crate that calls the operating system.
 //!
@@ -12,6 +12,7 @@
 //! repeated, except where it says otherwise.
 #![deny(unsafe_code)]
 
+mod abandoned;
 mod attach_limit;
 mod backing;
 pub mod barrier;
@@ -39,6 +40,7 @@ mod status_page;
 pub mod thread;
 mod timer;
 
+pub use abandoned::{abandon, is_abandoned};
 pub use attach_limit::{AttachLimit, attach_limit};
 pub use backing::{Backings, Unfit};
 pub use dmabuf::Dmabuf;

@@ -3,10 +3,11 @@
 //!
 //! What is lent is dropped by leaking it; to free it, or to hand it to its owner, is to say that the
 //! provider does not use it any more, and why ([`Over`]). Each reason is a promise of
-//! [`ripstop_core::provider`], so the memory is as safe as the provider keeps it.
+//! [`ripstop_core::provider`], so the memory is as safe as the provider keeps it. What the provider has
+//! [abandoned](ripstop_os::abandon) is leaked for ever.
 
-use ripstop_mem::{IOV_LIMIT, Parked, UserBuf};
-use ripstop_os::SharedBuf;
+use ripstop_mem::{IOV_LIMIT, Parked, UserBuf, copy_in};
+use ripstop_os::{SharedBuf, is_abandoned};
 
 use crate::buf::Pieces;
 
@@ -24,11 +25,19 @@ pub(crate) enum Over {
     Closed,
 }
 
-/// The vector of a buffer whose use is over.
+/// The vector of a buffer whose use is over; a copy where a peer process was given up that may still write there, as
+/// that memory is leaked.
 pub(crate) fn reclaim(parked: Parked, _: Over) -> Vec<u8> {
+    let buf = parked.buf();
+    if is_abandoned(buf) {
+        let mut copy = vec![0; buf.len()];
+        copy_in(&mut copy, buf);
+        return copy;
+    }
     // SAFETY: buffers are parked in this crate for one operation, injection or registration each, and
     // their `UserBuf` is given to the provider in that call only (`Region` copies under the domain's
-    // lock, while it has the `Parked`). By what `Over` names, the provider's use has ended.
+    // lock, while it has the `Parked`). By what `Over` names, the provider's use has ended; where a peer's
+    // may have not, the memory is abandoned.
     unsafe { parked.unpark() }
 }
 

@@ -35,7 +35,8 @@ impl Access {
 /// [`into_buf`](Self::into_buf) ends the registration and gives the buffer back. Dropping it ends
 /// the registration too. Peers may finish what they have begun there, for at most a second; what
 /// takes longer is refused, so nothing is written afterwards. (Over shm, a process of the same user that
-/// is stopped for longer in the middle of a copy may still write when it goes on; the log says so.)
+/// is stopped for longer in the middle of a copy may still write when it goes on. The log says so, the memory is
+/// leaked, and `into_buf` gives a copy.)
 /// `into_buf` waits for that, and other
 /// threads go on with the domain meanwhile. Dropping does not wait: the memory is freed with the
 /// progress of the domain, at the latest when that closes.

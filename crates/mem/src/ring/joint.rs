@@ -158,6 +158,8 @@ pub struct JointLeader<J> {
     number: PrivateU64,
     parts: PrivateU64,
     claimed: PrivateU64,
+    /// Its payload, as the helper may change the words.
+    payload: [PrivateU64; JOINT_PAYLOAD_WORDS],
     of: PhantomData<J>,
 }
 
@@ -168,6 +170,7 @@ impl<J: JointPayload> JointLeader<J> {
             number: PrivateU64::new(0),
             parts: PrivateU64::new(0),
             claimed: PrivateU64::new(0),
+            payload: [const { PrivateU64::new(0) }; JOINT_PAYLOAD_WORDS],
             of: PhantomData,
         }
     }
@@ -178,10 +181,19 @@ impl<J: JointPayload> JointLeader<J> {
         self.number.store(number, Relaxed);
         self.parts.store(parts.into(), Relaxed);
         self.claimed.store(0, Relaxed);
-        self.words.open(
-            payload.to_words(),
-            number * NUMBER + u64::from(parts) * BACK,
-        );
+        let words = payload.to_words();
+        self.payload
+            .iter()
+            .zip(words)
+            .for_each(|(own, word)| own.store(word, Relaxed));
+        self.words
+            .open(words, number * NUMBER + u64::from(parts) * BACK);
+    }
+
+    /// The payload of the last joint copy.
+    #[must_use]
+    pub fn payload(&self) -> J {
+        J::from_words(self.payload.each_ref().map(|word| word.load(Relaxed)))
     }
 
     /// Claims the next part from the front. `None` if there is none, or the helper has broken the rules.

@@ -8,7 +8,7 @@ use ripstop_mem::UserBuf;
 use ripstop_mem::ring::{
     JointAccess, JointHelper, JointLeader, JointMessage, JointPayload, MAX_JOINT_PARTS,
 };
-use ripstop_os::{IoVecMut, clock};
+use ripstop_os::{IoVecMut, abandon, clock};
 use ripstop_stream::{Attached, GetPieces, Got, JointCopy, Payload};
 
 use super::{Connection, ShmLink};
@@ -306,12 +306,24 @@ pub(super) fn finish(link: &ShmLink) {
             fi_warn!(
                 NAME,
                 Subsys::EpData,
-                "{}: it does not say that it is through with copying to or from this process",
+                "{}: it does not say that it is through with copying to or from this process: it may still write there",
                 conn.peer.name
             );
-            return;
+            return abandon_buffers(messages, accesses);
         }
         std::thread::yield_now();
+    }
+}
+
+/// The peer may still write what it was to copy to buffers of this side.
+fn abandon_buffers(messages: &JointLeader<JointMessage>, accesses: &JointLeader<JointAccess>) {
+    if !messages.is_finished() {
+        let JointMessage { address, len, .. } = messages.payload();
+        abandon(address, len);
+    }
+    let access = accesses.payload();
+    if !accesses.is_finished() && !access.write {
+        abandon(access.address, access.len);
     }
 }
 

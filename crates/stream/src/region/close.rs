@@ -59,7 +59,8 @@ impl<T: Transport> State<T> {
     }
 
     /// Takes a region away from peers if none is at work there, or with `evict` in any case;
-    /// returns whether it is gone. From the first attempt on, no peer begins to reach it directly.
+    /// returns whether it is gone. From the first attempt on, no peer begins to reach it directly. Memory where a peer is
+    /// at work in spite of that [is abandoned](ripstop_os::is_abandoned).
     pub(crate) fn try_close_mr(&mut self, id: MrId, evict: bool) -> bool {
         self.withdraw(id);
         let reached = self.is_reached(id);
@@ -67,7 +68,7 @@ impl<T: Transport> State<T> {
             return false;
         }
         if reached {
-            self.warn_reached();
+            self.abandon(id);
         }
         self.forget_withdrawn(id);
         self.engine.close_mr(id);

@@ -116,7 +116,7 @@ impl<T: Transport> State<T> {
         let end = T::System::now() + MAX_CLOSE_WAIT;
         while self.is_reached(region) {
             if T::System::now() >= end {
-                self.warn_reached();
+                self.abandon(region);
                 break;
             }
             self.progress();
@@ -152,7 +152,11 @@ impl<T: Transport> State<T> {
 
     /// A peer did not leave a region in time.
     #[cold]
-    pub(crate) fn warn_reached(&self) {
+    pub(crate) fn abandon(&self, region: MrId) {
+        let closing = self.withdrawn.iter();
+        closing
+            .filter(|withdrawn| withdrawn.region == region)
+            .for_each(|withdrawn| withdrawn.offer.abandon());
         log_warn!(
             T::EpData,
             "a peer that reaches a region directly did not leave it within {MAX_CLOSE_WAIT:?}: it may \

@@ -66,6 +66,9 @@ impl<T: Transport> State<T> {
         };
         let idle = self.half_closed.iter().position(is_idle);
         let gone = self.half_closed.remove(idle.unwrap_or(0));
+        regions()
+            .filter(|region| DirectOf::<T>::is_claimed(&gone.link, region.offer.grant))
+            .for_each(|region| region.offer.abandon());
         unwatch::<T>(&self.epoll, &gone.link);
         log_warn_sparse!(
             T::EpData,

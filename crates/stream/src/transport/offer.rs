@@ -1,7 +1,7 @@
 //! Regions of this side that peers may access without the byte stream.
 
 use ripstop_mem::ring::Grant;
-use ripstop_os::Shareable;
+use ripstop_os::{Shareable, abandon};
 
 /// A region of this side that a peer may access directly.
 #[derive(Clone, Debug)]
@@ -14,6 +14,22 @@ pub struct Offer {
     pub base: u64,
     /// Its memory.
     pub memory: Lent,
+}
+
+impl Offer {
+    /// A peer that may be at work there is not waited for any more. What it has mapped is no harm: when that
+    /// is freed, it is only this process that has it no more.
+    pub(crate) fn abandon(&self) {
+        if let Lent::At {
+            addr,
+            len,
+            write: true,
+            ..
+        } = self.memory
+        {
+            abandon(addr, len);
+        }
+    }
 }
 
 /// How a peer accesses the memory of a region.
