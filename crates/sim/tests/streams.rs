@@ -1,5 +1,7 @@
 //! One stream between two nodes: split at every byte, and cut at every byte.
 
+use proptest::prelude::*;
+use proptest::sample::select;
 use ripstop_sim::model::address;
 use ripstop_sim::{NodeConfig, Op, Setup, Timing, World};
 
@@ -108,5 +110,50 @@ fn a_stream_cut_at_any_byte_ends_what_was_on_it_and_nothing_else() {
             world.perform(&send(Some(9), None, &[10]));
             world.finish();
         }
+    }
+}
+
+/// Lengths about that of a receive buffer, with a header and without, and such as are far from it.
+fn lengths() -> impl Strategy<Value = Vec<usize>> {
+    let about = |len: usize| len - 1..=len + 1;
+    let len = prop_oneof![
+        3 => select(vec![0, 1, 100, 900]),
+        2 => prop_oneof![about(1024 - 24), about(1024), about(5000)],
+        3 => prop_oneof![about(16_384 - 24), about(16_384), about(17_000), about(40_000)],
+    ];
+    prop::collection::vec(len, 1..12)
+}
+
+proptest! {
+    /// Long and short messages in any order, of which some are received before they come. Reads are shorter after long ones.
+    #[test]
+    fn messages_of_any_length_arrive_behind_each_other(
+        lens in lengths(),
+        posted in prop::collection::vec(any::<bool>(), 12),
+        runs in prop::collection::vec(0..3u32, 12),
+        capacity in select(vec![1_000, 20_000, 1_000_000]),
+        choppy in any::<bool>(),
+        inline in select(vec![0, 60_000]),
+    ) {
+        let timing = Timing { capacity, choppy, ..TIMING };
+        let mut config = NodeConfig::new(&[address(0), address(1)]);
+        config.eager_max = 60_000;
+        config.inline = inline;
+        (config.kept_bytes, config.kept_total) = (1_000_000, 1_000_000);
+        let mut world = World::new(&Setup { nodes: vec![config.clone(), config], timing, seed: 3 });
+        let number = |tag| Some(tag as u64);
+        for (tag, len) in lens.iter().enumerate().filter(|(tag, _)| posted[*tag]) {
+            world.perform(&recv(number(tag), &[*len]));
+        }
+        for (tag, len) in lens.iter().enumerate() {
+            world.perform(&send(number(tag), None, &[*len]));
+            world.perform(&Op::Run(runs[tag]));
+        }
+        for (tag, len) in lens.iter().enumerate().filter(|(tag, _)| !posted[*tag]) {
+            world.perform(&recv(number(tag), &[*len]));
+        }
+        world.settle();
+        prop_assert!(world.model.open_recvs(1).is_empty(), "not all were received");
+        world.finish();
     }
 }

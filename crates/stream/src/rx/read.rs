@@ -6,8 +6,8 @@ use ripstop_engine::{IOV_LIMIT, REACH};
 use ripstop_types::{Errno, Result};
 
 use crate::rx::small_messages::{consume_whole, consume_writes};
-use crate::state::State;
 use crate::state::place::{PayloadRead, copy_slot, copy_user, read_memory, read_slot, store};
+use crate::state::{RX_BUFFER, State};
 use crate::system::System;
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::in_place::InPlace as _;
@@ -113,15 +113,28 @@ impl<T: Transport> State<T> {
     #[inline(never)]
     pub(crate) fn consume_rest(&mut self, id: ConnId, from: usize, to: usize) -> bool {
         let rx_buffer = std::mem::take(&mut self.rx_buffer);
-        let done = self.consume(id, &rx_buffer[from..to]);
         let full = to == rx_buffer.len();
+        // Unless another long payload is found there.
+        self.expects_long &= !full;
+        let done = self.consume(id, &rx_buffer[from..to]);
         self.rx_buffer = rx_buffer;
+        self.choose_rx_buffer(self.expects_long);
         match done {
             Ok(all) => all && (full || !self.engine.rx_in_header(id)),
             Err(error) => {
                 self.protocol_error(id, error);
                 false
             }
+        }
+    }
+
+    /// Reads go to the short receive buffer while long payloads are expected, else to the long one. A payload that does not fit
+    /// takes two reads in any case, of which the second goes straight to its place: what the first takes is to be copied.
+    #[inline]
+    pub(crate) fn choose_rx_buffer(&mut self, expects_long: bool) {
+        self.expects_long = expects_long;
+        if expects_long == (self.rx_buffer.len() == RX_BUFFER) {
+            std::mem::swap(&mut self.rx_buffer, &mut self.other_rx_buffer);
         }
     }
 
@@ -149,11 +162,23 @@ impl<T: Transport> State<T> {
                 rest = &rest[used..];
                 continue;
             }
-            let Self { engine, slots, .. } = self;
+            let Self {
+                engine,
+                slots,
+                expects_long,
+                ..
+            } = self;
+            let is_long = |len| len >= RX_BUFFER as u64;
             let taken = match engine.rx_want(id) {
                 RxWant::Header => 0,
-                RxWant::Place { iov, at, len } => copy_user(iov, at, len, rest),
-                RxWant::Store { iov, at, len } => store(iov, at, len, rest),
+                RxWant::Place { iov, at, len } => {
+                    *expects_long = is_long(len);
+                    copy_user(iov, at, len, rest)
+                }
+                RxWant::Store { iov, at, len } => {
+                    *expects_long = is_long(len);
+                    store(iov, at, len, rest)
+                }
                 RxWant::Keep {
                     slot,
                     total,

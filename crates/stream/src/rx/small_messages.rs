@@ -59,6 +59,7 @@ impl<T: Transport> State<T> {
             self.note_header_next(id);
             self.after();
         } else if count == self.rx_buffer.len() {
+            self.choose_rx_buffer(false);
             self.read_connection(id);
         } else if RegisteringOf::<T>::SUPPORTED {
             // What waited for a read has its turn.

@@ -50,7 +50,10 @@ use crate::tunables::{TX_BUFFER, Tunables};
 pub(crate) use crate::state::ep::EpState;
 
 /// Bytes read from a link at once when headers or small messages are expected.
-const RX_BUFFER: usize = 16 * 1024;
+pub(crate) const RX_BUFFER: usize = 16 * 1024;
+
+/// The same where a payload is expected that does not fit there.
+const SHORT_RX_BUFFER: usize = 1024;
 
 /// How often deadlines are checked while there are any.
 pub(crate) const TIMER_INTERVAL: Duration = Duration::from_millis(50);
@@ -124,7 +127,13 @@ pub(crate) struct State<T: Transport> {
     pub(crate) events: Events,
     /// A full poll is under way: what it does may make progress, but no other full poll.
     pub(crate) full_poll_runs: bool,
+    /// The receive buffer: of [`RX_BUFFER`] bytes, or of [`SHORT_RX_BUFFER`] while long payloads are expected. See
+    /// [`State::choose_rx_buffer`].
     pub(crate) rx_buffer: Box<[u8]>,
+    /// The one that is not in use.
+    pub(crate) other_rx_buffer: Box<[u8]>,
+    /// The last payload did not fit in a receive buffer.
+    pub(crate) expects_long: bool,
     /// Bytes in the receive buffer, after a fast poll that answered `Received`.
     pub(crate) rx_len: usize,
     /// Why the active link has ended, after a fast poll that answered `Ended`.
@@ -221,6 +230,8 @@ impl<T: Transport> State<T> {
             events: Events::with_capacity(64),
             full_poll_runs: false,
             rx_buffer: vec![0; RX_BUFFER].into_boxed_slice(),
+            other_rx_buffer: vec![0; SHORT_RX_BUFFER].into_boxed_slice(),
+            expects_long: false,
             rx_len: 0,
             rx_error: Errno(0),
             scratch: Box::new([0; FAST_SEND_BUFFER]),
