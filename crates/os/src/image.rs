@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The files that the code of this process comes from.
+//! The files that the code of this process comes from, and whether whoever started it may name them.
 
 use std::ffi::{CStr, OsStr, c_void};
 use std::mem::MaybeUninit;
@@ -25,9 +25,23 @@ pub fn path_of_code(function: fn()) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
+/// Whether the program has rights that whoever started it has not: it is set-user-ID, set-group-ID, or has capabilities
+/// (`AT_SECURE`, see `getauxval(3)`). Then its environment is theirs, and may not say what code it runs or what files it
+/// writes.
+#[must_use]
+pub fn is_privileged() -> bool {
+    // SAFETY: it reads what the kernel gave the process when it started.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_have_the_rights_of_who_runs_them() {
+        assert!(!is_privileged());
+    }
 
     #[test]
     fn code_of_this_test_is_in_its_executable() {

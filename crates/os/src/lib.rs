@@ -50,7 +50,7 @@ pub use errno::set_errno;
 pub use eventfd::EventFd;
 pub use fork::at_fork;
 pub use host::{hostname, memory_size, page_size, pid, processors, user};
-pub use image::path_of_code;
+pub use image::{is_privileged, path_of_code};
 pub use iovec::{IoVec, IoVecMut};
 pub use memory::{MemFd, SharedMemory};
 pub use memory_watch::{Given, MemoryWatch, Observer, has_guard_pages};

@@ -12,6 +12,7 @@ use std::time::Duration;
 use ripstop_types::{Errno, Result};
 
 use crate::fork::at_exit;
+use crate::image::is_privileged;
 use crate::memory::{SharedMemory, reserve};
 use crate::proc_stat::ProcStat;
 use crate::{clock, host};
@@ -328,7 +329,8 @@ fn clean(files: &[PageFile]) {
 /// Where pages of a user may be, by preference.
 fn folders(user: u32) -> Vec<PathBuf> {
     let run = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    let run = run.filter(|_| user == host::user()).map(PathBuf::from);
+    let is_own = user == host::user() && !is_privileged();
+    let run = run.filter(|_| is_own).map(PathBuf::from);
     let usual = PathBuf::from(format!("/run/user/{user}"));
     let mut folders: Vec<PathBuf> = run.into_iter().chain([usual]).collect();
     folders.dedup();

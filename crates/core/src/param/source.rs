@@ -3,9 +3,14 @@
 use std::collections::HashMap;
 
 use super::parse;
+use crate::log::Subsys;
 
 /// The administrator's file: lines `FI_NAME=value`.
 const FILE: &str = "/etc/libfabric.conf";
+
+/// What says which code is loaded, and which files are written, by the log or by hooks. Programs that have
+/// [rights which their caller has not](ripstop_os::is_privileged) take these from the file alone.
+const GUARDED: [&str; 3] = ["FI_PROVIDER_PATH", "FI_HOOK", "FI_LOG_LOCATION"];
 
 /// The parameter that gives the file precedence over the environment.
 pub(super) const PREFER_FILE: &str = "prefer_sysconfig";
@@ -24,7 +29,8 @@ impl Source {
     /// That of this process.
     pub(super) fn load() -> Self {
         let text = std::fs::read_to_string(FILE).unwrap_or_default();
-        Self::new(Box::new(|variable| std::env::var(variable).ok()), &text)
+        let guards = ripstop_os::is_privileged();
+        Self::new(Box::new(move |variable| read(variable, guards)), &text)
     }
 
     pub(super) fn new(environment: Environment, file: &str) -> Self {
@@ -56,6 +62,21 @@ impl Source {
     }
 }
 
+/// A variable of the environment, unless it is to be guarded.
+fn read(variable: &str, guards: bool) -> Option<String> {
+    let value = std::env::var(variable).ok()?;
+    if guards && GUARDED.contains(&variable) {
+        crate::fi_warn!(
+            super::CORE,
+            Subsys::Core,
+            "{variable}={value} has no effect: this program has rights that its caller has not \
+             (set-user-ID, set-group-ID or capabilities); {FILE} may set it"
+        );
+        return None;
+    }
+    Some(value)
+}
+
 /// Lines without `=` say nothing; of several for one variable the first counts.
 fn parse_file(text: &str) -> HashMap<String, String> {
     let mut values = HashMap::new();
@@ -70,6 +91,29 @@ fn parse_file(text: &str) -> HashMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn callers_of_a_privileged_program_name_no_code() {
+        let path = std::env::var("PATH").ok();
+        assert_eq!(read("PATH", true), path);
+        let child = |guards: &str| {
+            let test = "param::source::tests::subprocess_reads_what_is_guarded";
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", test, "--nocapture"]);
+            command.env("GUARDS", guards).env("FI_HOOK", "trace");
+            let out = command.output().unwrap();
+            String::from_utf8_lossy(&out.stdout).contains("FI_HOOK is trace")
+        };
+        assert!(child("no") && !child("yes"));
+    }
+
+    #[test]
+    fn subprocess_reads_what_is_guarded() {
+        let guards = std::env::var("GUARDS").is_ok_and(|guards| guards == "yes");
+        if let Some(hook) = read("FI_HOOK", guards) {
+            println!("FI_HOOK is {hook}");
+        }
+    }
 
     #[test]
     fn the_file_fills_in_and_may_prevail() {
