@@ -26,10 +26,10 @@
 //! - for registered memory: [`MemoryRegion::try_close`] has returned `true`, or the last owner has
 //!   dropped the region. A peer that has mapped memory that is shared may go on to write there.
 //!
-//! A peer process that is stopped may keep its way to a buffer for ever, by a system call that it is about to make. A
-//! provider does not wait for ever: it may end the operation or the region all the same, if it has
-//! [noted](ripstop_os::abandon) before that the memory is abandoned. Owners ask for that
-//! ([`is_abandoned`](ripstop_os::is_abandoned)) and leak it; a C program can only be told by the log.
+//! A peer process that was stopped just before a system call that writes to a buffer makes that call when it goes on, however late.
+//! A provider does not wait for ever: it may end the operation or the region all the same, if it has
+//! [noted](ripstop_os::abandon) before that the memory is abandoned. Owners ask
+//! ([`is_abandoned`](ripstop_os::is_abandoned)) and leak such memory; a C program can only be told by the log.
 
 #[cfg(doc)]
 use ripstop_mem::UserBuf;

@@ -4,7 +4,7 @@ use std::sync::Once;
 
 use crate::fi_warn;
 use crate::log::{self, Level, Subsys};
-use crate::param::{ParamType, Params, Unused, table};
+use crate::param::{ParamType, Params, Unused, log_ignored, table};
 
 /// Why parameters of memory of devices have no effect.
 const NO_DEVICES: &str = "no provider here uses memory of devices";
@@ -109,6 +109,7 @@ pub fn init() {
              transfers from it are in progress; what is under way ends in error (default: false)",
         );
         params.define_unused(None, &UNUSED);
+        log_ignored();
     });
 }
 

@@ -23,9 +23,11 @@ use crate::sys::{
 /// The folder in which the kernel has an entry for each device that programs can open, below [`sysfs`].
 const DEVICES: &str = "class/infiniband_verbs";
 
-/// The root of sysfs: the variable that libibverbs looks at, too, says where it is mounted.
+/// The root of sysfs: the variable that libibverbs looks at, too, says where it is mounted; not to programs that have rights
+/// which their caller has not.
 fn sysfs() -> PathBuf {
-    std::env::var_os("SYSFS_PATH").map_or_else(|| PathBuf::from("/sys"), PathBuf::from)
+    let given = std::env::var_os("SYSFS_PATH").filter(|_| !ripstop_os::is_privileged());
+    given.map_or_else(|| PathBuf::from("/sys"), PathBuf::from)
 }
 
 /// Whether the kernel has RDMA devices, found out without opening a library.

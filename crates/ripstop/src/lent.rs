@@ -36,8 +36,8 @@ pub(crate) fn reclaim(parked: Parked, _: Over) -> Vec<u8> {
     }
     // SAFETY: buffers are parked in this crate for one operation, injection or registration each, and
     // their `UserBuf` is given to the provider in that call only (`Region` copies under the domain's
-    // lock, while it has the `Parked`). By what `Over` names, the provider's use has ended; where a peer's
-    // may have not, the memory is abandoned.
+    // lock, while it has the `Parked`). By what `Over` names, the provider's use has ended. A peer that may
+    // still use it would have had the memory abandoned, which was asked above.
     unsafe { parked.unpark() }
 }
 
@@ -98,10 +98,12 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    /// Gives it back to the system.
+    /// Gives it back to the system; memory that is abandoned is leaked.
     pub(crate) fn free(self, over: Over) {
         match self {
             Self::Owned(parked) => drop(reclaim(parked, over)),
+            // Peers may have reached it by its address instead of mapping it.
+            Self::Shared(memory) if is_abandoned(memory.buf()) => drop(memory),
             // SAFETY: as for a parked buffer: it was made for one registration, and its `UserBuf`
             // given to the provider for that alone, which has ended by what `over` names.
             Self::Shared(memory) => unsafe { memory.free() },

@@ -100,6 +100,19 @@ impl core::fmt::Debug for Params {
     }
 }
 
+/// Tells the log what a privileged program does not take from its caller. Called once.
+pub(crate) fn log_ignored() {
+    for (variable, value) in source::ignored() {
+        crate::fi_warn!(
+            CORE,
+            Subsys::Core,
+            "{variable}={value} has no effect: this program has rights that its caller has not \
+             (set-user-ID, set-group-ID or capabilities); {} may set it",
+            source::FILE
+        );
+    }
+}
+
 /// The parameters, also while those of the core are being read.
 pub(crate) fn table() -> &'static Params {
     static PARAMS: LazyLock<Params> = LazyLock::new(|| Params::new(Source::load()));

@@ -3,14 +3,23 @@
 use std::collections::HashMap;
 
 use super::parse;
-use crate::log::Subsys;
 
 /// The administrator's file: lines `FI_NAME=value`.
-const FILE: &str = "/etc/libfabric.conf";
+pub(super) const FILE: &str = "/etc/libfabric.conf";
 
-/// What says which code is loaded, and which files are written, by the log or by hooks. Programs that have
+/// What says which code is loaded, and which files are written and how. Programs that have
 /// [rights which their caller has not](ripstop_os::is_privileged) take these from the file alone.
-const GUARDED: [&str; 3] = ["FI_PROVIDER_PATH", "FI_HOOK", "FI_LOG_LOCATION"];
+const GUARDED: [&str; 9] = [
+    "FI_PROVIDER_PATH",
+    "FI_HOOK",
+    "FI_LOG_LOCATION",
+    "FI_LOG_LOCATION_MODE",
+    "FI_PERF_FILE",
+    "FI_TRACE_FILE",
+    "FI_OFI_HOOK_MONITOR_BASEPATH",
+    "FI_OFI_HOOK_MONITOR_DIR_MODE",
+    "FI_OFI_HOOK_MONITOR_FILE_MODE",
+];
 
 /// The parameter that gives the file precedence over the environment.
 pub(super) const PREFER_FILE: &str = "prefer_sysconfig";
@@ -29,8 +38,8 @@ impl Source {
     /// That of this process.
     pub(super) fn load() -> Self {
         let text = std::fs::read_to_string(FILE).unwrap_or_default();
-        let guards = ripstop_os::is_privileged();
-        Self::new(Box::new(move |variable| read(variable, guards)), &text)
+        let is_privileged = ripstop_os::is_privileged();
+        Self::new(Box::new(move |name| variable(name, is_privileged)), &text)
     }
 
     pub(super) fn new(environment: Environment, file: &str) -> Self {
@@ -62,19 +71,16 @@ impl Source {
     }
 }
 
-/// A variable of the environment, unless it is to be guarded.
-fn read(variable: &str, guards: bool) -> Option<String> {
-    let value = std::env::var(variable).ok()?;
-    if guards && GUARDED.contains(&variable) {
-        crate::fi_warn!(
-            super::CORE,
-            Subsys::Core,
-            "{variable}={value} has no effect: this program has rights that its caller has not \
-             (set-user-ID, set-group-ID or capabilities); {FILE} may set it"
-        );
-        return None;
-    }
-    Some(value)
+/// A variable of the environment, but for guarded ones of a privileged program.
+fn variable(name: &str, is_privileged: bool) -> Option<String> {
+    let is_ignored = is_privileged && GUARDED.contains(&name);
+    std::env::var(name).ok().filter(|_| !is_ignored)
+}
+
+/// The guarded variables that are set and have no effect in this process.
+pub(super) fn ignored() -> impl Iterator<Item = (&'static str, String)> {
+    let guarded = GUARDED.iter().filter(|_| ripstop_os::is_privileged());
+    guarded.filter_map(|name| Some((*name, std::env::var(name).ok()?)))
 }
 
 /// Lines without `=` say nothing; of several for one variable the first counts.
@@ -95,7 +101,7 @@ mod tests {
     #[test]
     fn callers_of_a_privileged_program_name_no_code() {
         let path = std::env::var("PATH").ok();
-        assert_eq!(read("PATH", true), path);
+        assert_eq!(variable("PATH", true), path);
         let child = |guards: &str| {
             let test = "param::source::tests::subprocess_reads_what_is_guarded";
             let mut command = std::process::Command::new(std::env::current_exe().unwrap());
@@ -110,7 +116,7 @@ mod tests {
     #[test]
     fn subprocess_reads_what_is_guarded() {
         let guards = std::env::var("GUARDS").is_ok_and(|guards| guards == "yes");
-        if let Some(hook) = read("FI_HOOK", guards) {
+        if let Some(hook) = variable("FI_HOOK", guards) {
             println!("FI_HOOK is {hook}");
         }
     }

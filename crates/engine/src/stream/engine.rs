@@ -400,6 +400,13 @@ impl<B: Buffer> Engine<B> {
         self.eps.get(id).map_or(0, |ep| ep.outstanding as usize)
     }
 
+    /// Whether an endpoint takes one more operation.
+    #[must_use]
+    pub fn has_room(&self, id: EpId) -> bool {
+        let ep = self.eps.get(id);
+        ep.is_some_and(|ep| (ep.outstanding as usize) < ep.room)
+    }
+
     /// Opens a connection that is not up yet: sends wait until [`Engine::conn_up`].
     ///
     /// # Errors

@@ -336,6 +336,7 @@ impl<T: Transport> State<T> {
     /// arrives by them meanwhile is dropped.
     pub(crate) fn await_delivery_of(&mut self, ids: &[ConnId]) {
         let end = T::System::now() + MAX_LINGER;
+        self.choose_rx_buffer(false);
         for id in ids {
             let link = self
                 .connection(*id)

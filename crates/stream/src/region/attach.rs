@@ -21,7 +21,6 @@ use crate::system::System as _;
 use crate::transport::direct_access::{AttachState, Attached, DirectAccess as _};
 use crate::transport::joint_copy::JointCopy as _;
 use crate::transport::offer::{Lent, Offer};
-use crate::transport::readiness::Readiness as _;
 use crate::transport::{DirectOf, JointOf, Transport};
 
 /// The shortest operation in bytes: it takes a system call or two.
@@ -81,7 +80,8 @@ impl<T: Transport> State<T> {
         let (region, mr) = self.engine.mr_named(key)?;
         let memory = mr.whole()?;
         let (addr, len) = (memory.addr() as u64, memory.len() as u64);
-        if len < MIN_ATTACH_BYTES || mr.counter.is_some() {
+        let is_closing = self.withdrawn.iter().any(|w| w.region == region);
+        if len < MIN_ATTACH_BYTES || mr.counter.is_some() || is_closing {
             return None;
         }
         if let Some(exposed) = self.exposed.iter().find(|e| e.region == region) {
@@ -96,7 +96,7 @@ impl<T: Transport> State<T> {
         let base = mr.base;
         // Where no slot is free, peers access the region by the stream.
         let offer = Offer {
-            grant: self.readiness.open_grant()?,
+            grant: self.open_grant()?,
             key,
             base,
             memory,
@@ -166,10 +166,13 @@ impl<T: Transport> State<T> {
         loop {
             let connection = self.connections.get(id)?;
             let link = connection.link.as_ref().filter(|_| connection.is_up())?;
+            let is_long = !rma.inject && place.len >= MIN_JOINT_ACCESS_BYTES;
             let state = AttachState {
                 settled: self.engine.is_settled(Some(id)),
                 crowded,
-                joint: !crowded && !rma.inject && place.len >= MIN_JOINT_ACCESS_BYTES,
+                // Where the owner is not through in time it goes by the stream, and may not be refused then: the caller would
+                // have a buffer that the owner is at.
+                joint: !crowded && is_long && self.engine.has_room(ep),
             };
             let segments = rma.iov.segments();
             let outcome = match asked && !DirectOf::<T>::prefers_attach(link, &place, write) {

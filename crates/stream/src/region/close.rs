@@ -68,7 +68,7 @@ impl<T: Transport> State<T> {
             return false;
         }
         if reached {
-            self.abandon(id);
+            self.stop_waiting_for(id);
         }
         self.forget_withdrawn(id);
         self.engine.close_mr(id);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ripstop_engine::id::{ConnId, EpId, MrId};
 use ripstop_engine::stream::Engine;
 use ripstop_mem::UserBuf;
+use ripstop_mem::ring::Grant;
 use ripstop_os::Shareable;
 
 use crate::region::close::MAX_CLOSE_WAIT;
@@ -26,7 +27,7 @@ impl<T: Transport> State<T> {
     /// Offers a region to all peers that may map it, now and when they connect.
     #[cold]
     pub(crate) fn expose(&mut self, region: MrId, key: u64, base: u64, part: &Shareable) {
-        let Some(grant) = self.readiness.open_grant() else {
+        let Some(grant) = self.open_grant() else {
             return;
         };
         let offer = Offer {
@@ -40,6 +41,26 @@ impl<T: Transport> State<T> {
             self.offer_last(id, 1);
         }
         self.tell_applied(usize::MAX);
+    }
+
+    /// Opens a grant of a slot that no peer claims. One that was given up in an earlier region of the slot ([`State::stop_waiting_for`])
+    /// may still claim it, and would be waited for in this one, too.
+    pub(crate) fn open_grant(&mut self) -> Option<Grant> {
+        let mut claimed = Vec::new();
+        let grant = loop {
+            let grant = self.readiness.open_grant();
+            match grant.filter(|grant| {
+                self.links_up()
+                    .any(|link| DirectOf::<T>::is_claimed(link, *grant))
+            }) {
+                Some(grant) => claimed.push(grant),
+                None => break grant,
+            }
+        };
+        for grant in claimed {
+            self.readiness.close_grant(grant);
+        }
+        grant
     }
 
     /// A region is open for those who are offered it.
@@ -116,7 +137,7 @@ impl<T: Transport> State<T> {
         let end = T::System::now() + MAX_CLOSE_WAIT;
         while self.is_reached(region) {
             if T::System::now() >= end {
-                self.abandon(region);
+                self.stop_waiting_for(region);
                 break;
             }
             self.progress();
@@ -137,22 +158,21 @@ impl<T: Transport> State<T> {
 
     /// No peer begins to reach a region directly any more.
     pub(crate) fn withdraw(&mut self, region: MrId) {
-        let Some(place) = self.exposed.iter().position(|e| e.region == region) else {
-            return;
-        };
-        let exposed = self.exposed.swap_remove(place);
-        let grant = exposed.offer.grant;
-        self.readiness.close_grant(grant);
-        for link in self.links_up().filter(|link| !link.has_ended()) {
-            DirectOf::<T>::withdraw(link, grant);
+        while let Some(place) = self.exposed.iter().position(|e| e.region == region) {
+            let exposed = self.exposed.swap_remove(place);
+            let grant = exposed.offer.grant;
+            self.readiness.close_grant(grant);
+            for link in self.links_up().filter(|link| !link.has_ended()) {
+                DirectOf::<T>::withdraw(link, grant);
+            }
+            // A connection that ends before all have left the region is to be waited for, too.
+            self.withdrawn.push(exposed);
         }
-        // A connection that ends before all have left the region is to be waited for, too.
-        self.withdrawn.push(exposed);
     }
 
-    /// A peer did not leave a region in time.
+    /// A peer did not leave a region in time: it is not waited for any longer.
     #[cold]
-    pub(crate) fn abandon(&self, region: MrId) {
+    pub(crate) fn stop_waiting_for(&self, region: MrId) {
         let closing = self.withdrawn.iter();
         closing
             .filter(|withdrawn| withdrawn.region == region)
@@ -166,14 +186,14 @@ impl<T: Transport> State<T> {
 
     /// Whether a peer that lives is at work in a region that is closing, also one whose connection is closed.
     pub(crate) fn is_reached(&self, region: MrId) -> bool {
-        let Some(withdrawn) = self.withdrawn.iter().find(|w| w.region == region) else {
-            return false;
-        };
-        let grant = withdrawn.offer.grant;
-        let half_closed = self.half_closed.iter();
-        let half_closed = half_closed.filter_map(|closed| closed.reaching(withdrawn));
-        self.links_up().chain(half_closed).any(|link| {
-            DirectOf::<T>::is_claimed(link, grant) && !DirectOf::<T>::peer_has_left(link)
+        let mut offered = self.withdrawn.iter().filter(|w| w.region == region);
+        offered.any(|withdrawn| {
+            let grant = withdrawn.offer.grant;
+            let half_closed = self.half_closed.iter();
+            let half_closed = half_closed.filter_map(|closed| closed.reaching(withdrawn));
+            self.links_up().chain(half_closed).any(|link| {
+                DirectOf::<T>::is_claimed(link, grant) && !DirectOf::<T>::peer_has_left(link)
+            })
         })
     }
 

@@ -66,8 +66,9 @@ impl<T: Transport> State<T> {
         };
         let idle = self.half_closed.iter().position(is_idle);
         let gone = self.half_closed.remove(idle.unwrap_or(0));
+        // Its peer may begin to reach any of them before it sees the end of the connection.
         regions()
-            .filter(|region| DirectOf::<T>::is_claimed(&gone.link, region.offer.grant))
+            .filter(|region| gone.reaching(region).is_some())
             .for_each(|region| region.offer.abandon());
         unwatch::<T>(&self.epoll, &gone.link);
         log_warn_sparse!(

@@ -48,6 +48,7 @@ impl<T: Transport> State<T> {
             engine,
             connections,
             rx_buffer,
+            other_rx_buffer,
             slots,
             ..
         } = self;
@@ -79,10 +80,14 @@ impl<T: Transport> State<T> {
                 }
             },
             RxWant::Discard(left) => {
+                let longer = match rx_buffer.len() < other_rx_buffer.len() {
+                    true => other_rx_buffer,
+                    false => rx_buffer,
+                };
                 let want = usize::try_from(left)
                     .unwrap_or(usize::MAX)
-                    .min(rx_buffer.len());
-                let placed = read_to(link.recv(&mut rx_buffer[..want]))?;
+                    .min(longer.len());
+                let placed = read_to(link.recv(&mut longer[..want]))?;
                 PayloadRead { placed, behind: 0 }
             }
         };
@@ -114,8 +119,10 @@ impl<T: Transport> State<T> {
     pub(crate) fn consume_rest(&mut self, id: ConnId, from: usize, to: usize) -> bool {
         let rx_buffer = std::mem::take(&mut self.rx_buffer);
         let full = to == rx_buffer.len();
-        // Unless another long payload is found there.
-        self.expects_long &= !full;
+        if full {
+            // There may be many short messages: `consume` sets it again where it finds a long payload.
+            self.expects_long = false;
+        }
         let done = self.consume(id, &rx_buffer[from..to]);
         self.rx_buffer = rx_buffer;
         self.choose_rx_buffer(self.expects_long);
@@ -131,9 +138,10 @@ impl<T: Transport> State<T> {
     /// Reads go to the short receive buffer while long payloads are expected, else to the long one. A payload that does not fit
     /// takes two reads in any case, of which the second goes straight to its place: what the first takes is to be copied.
     #[inline]
-    pub(crate) fn choose_rx_buffer(&mut self, expects_long: bool) {
-        self.expects_long = expects_long;
-        if expects_long == (self.rx_buffer.len() == RX_BUFFER) {
+    pub(crate) fn choose_rx_buffer(&mut self, short: bool) {
+        self.expects_long = short;
+        let is_short = self.rx_buffer.len() < RX_BUFFER;
+        if short != is_short {
             std::mem::swap(&mut self.rx_buffer, &mut self.other_rx_buffer);
         }
     }

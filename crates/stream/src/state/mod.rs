@@ -132,7 +132,7 @@ pub(crate) struct State<T: Transport> {
     pub(crate) rx_buffer: Box<[u8]>,
     /// The one that is not in use.
     pub(crate) other_rx_buffer: Box<[u8]>,
-    /// The last payload did not fit in a receive buffer.
+    /// The next payload is expected to be as long as the last one, which did not fit in a receive buffer.
     pub(crate) expects_long: bool,
     /// Bytes in the receive buffer, after a fast poll that answered `Received`.
     pub(crate) rx_len: usize,
