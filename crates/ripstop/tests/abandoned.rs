@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{LONG, hints};
-use ripstop::{Access, Address, Domain, Endpoint, Peer, Progress, Region, Remote};
+use ripstop::{Access, Address, Domain, Endpoint, Peer, Progress, Region, Remote, SharedRegion};
 
 /// For the other process: whom it writes to, and where.
 const ADDRESS: &str = "RIPSTOP_TEST_ADDRESS";
@@ -137,48 +137,94 @@ fn stop(child: &Child, mut step: impl FnMut()) {
     }
 }
 
+/// The mappings of this process.
+fn maps() -> String {
+    std::fs::read_to_string("/proc/self/maps").unwrap()
+}
+
 /// Whether this process has memory at an address.
 fn is_mapped(memory: *const u8) -> bool {
     let number = |text| u64::from_str_radix(text, 16).unwrap();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines().any(|line| {
+    maps().lines().any(|line| {
         let (start, rest) = line.split_once('-').unwrap();
         let (end, _) = rest.split_once(' ').unwrap();
         (number(start)..number(end)).contains(&(memory.addr() as u64))
     })
 }
 
+/// A region that a peer may write, and how to see whether its memory is there.
+struct Target<R> {
+    region: R,
+    remote: Remote,
+    is_there: Box<dyn Fn() -> bool>,
+}
+
+fn owned(domain: &Domain) -> Target<Region<Vec<u8>>> {
+    let bytes = vec![BEFORE; LEN];
+    let memory = bytes.as_ptr();
+    let region = domain.register(bytes, Access::ALL).unwrap();
+    Target {
+        remote: region.remote(0),
+        region,
+        is_there: Box::new(move || is_mapped(memory)),
+    }
+}
+
+/// Peers that may only write do not map it: they reach it by its address.
+fn shared(domain: &Domain) -> Target<SharedRegion> {
+    let region = domain.register_shared(LEN, Access::WRITE).unwrap();
+    Target {
+        remote: region.remote(0),
+        region,
+        is_there: Box::new(|| maps().contains("ripstop-region")),
+    }
+}
+
 /// Stops writers until one is in the middle of a copy, and `close` had to wait for it. Where none was, the memory was given
 /// back. What `close` returns is kept until the writer has gone on.
-fn stopped_writer_keeps_memory<T>(close: impl Fn(&Domain, Region<Vec<u8>>, *const u8) -> T) {
+fn stopped_writer_keeps_memory<R, T>(
+    register: impl Fn(&Domain) -> Target<R>,
+    close: impl Fn(&Domain, R, &dyn Fn() -> bool) -> T,
+) {
     let domain = domain();
     for _ in 0..TRIES {
         let endpoint = domain.endpoint().unwrap();
-        let bytes = vec![BEFORE; LEN];
-        let memory = bytes.as_ptr();
-        let region = domain.register(bytes, Access::ALL).unwrap();
-        let mut writer = Other::start("subprocess_writer", &endpoint, Some(region.remote(0)));
+        let Target {
+            region,
+            remote,
+            is_there,
+        } = register(&domain);
+        let mut writer = Other::start("subprocess_writer", &endpoint, Some(remote));
         let writing = endpoint.recv(vec![0; 1], None).wait_timeout(LONG);
         writing.expect("it writes").0.unwrap();
         stop(&writer.0, || _ = domain.progress());
         let start = Instant::now();
-        let kept = close(&domain, region, memory);
+        let kept = close(&domain, region, &is_there);
         let waited = start.elapsed() >= CLOSING;
         let progress = || _ = domain.progress();
         signal(&writer.0, "-CONT", progress);
         until_exit(&mut writer.0, progress);
         drop(kept);
         if waited {
-            assert!(is_mapped(memory), "a writer that was stopped wrote to it");
+            assert!(is_there(), "a writer that was stopped wrote to it");
             return;
         }
     }
     panic!("none of {TRIES} writers was stopped while it wrote");
 }
 
+/// Drops a region, and waits until its memory is gone, but not for ever.
+fn drop_region<R>(domain: &Domain, region: R, is_there: &dyn Fn() -> bool) {
+    let start = Instant::now();
+    drop(region);
+    while is_there() && start.elapsed() < 2 * CLOSING {
+        domain.progress();
+    }
+}
+
 #[test]
 fn region_that_a_stopped_peer_may_write_gives_a_copy_back() {
-    stopped_writer_keeps_memory(|_, region, _| {
+    stopped_writer_keeps_memory(owned, |_, region, _| {
         let bytes = region.into_buf();
         assert!(bytes.len() == LEN && bytes.iter().all(|byte| *byte == WRITTEN));
         bytes
@@ -187,13 +233,12 @@ fn region_that_a_stopped_peer_may_write_gives_a_copy_back() {
 
 #[test]
 fn dropped_region_that_a_stopped_peer_may_write_is_leaked() {
-    stopped_writer_keeps_memory(|domain, region, memory| {
-        let start = Instant::now();
-        drop(region);
-        while is_mapped(memory) && start.elapsed() < 2 * CLOSING {
-            domain.progress();
-        }
-    });
+    stopped_writer_keeps_memory(owned, drop_region);
+}
+
+#[test]
+fn dropped_shared_region_that_a_stopped_peer_may_write_is_leaked() {
+    stopped_writer_keeps_memory(shared, drop_region);
 }
 
 /// Both processes copy a long message. The receiver closes its endpoint while the sender stands still.
