@@ -100,10 +100,16 @@ pub(crate) enum Memory {
 impl Memory {
     /// Gives it back to the system; memory that is abandoned is leaked.
     pub(crate) fn free(self, over: Over) {
+        let buf = match &self {
+            Self::Owned(parked) => parked.buf(),
+            // Peers may have reached it by its address instead of mapping it.
+            Self::Shared(memory) => memory.buf(),
+        };
+        if is_abandoned(buf) {
+            return;
+        }
         match self {
             Self::Owned(parked) => drop(reclaim(parked, over)),
-            // Peers may have reached it by its address instead of mapping it.
-            Self::Shared(memory) if is_abandoned(memory.buf()) => drop(memory),
             // SAFETY: as for a parked buffer: it was made for one registration, and its `UserBuf`
             // given to the provider for that alone, which has ended by what `over` names.
             Self::Shared(memory) => unsafe { memory.free() },

@@ -98,15 +98,18 @@ fn parse_file(text: &str) -> HashMap<String, String> {
 mod tests {
     use super::*;
 
+    /// For the other process: whether it is to read as a privileged program does.
+    const PRIVILEGED: &str = "RIPSTOP_TEST_PRIVILEGED";
+
     #[test]
     fn callers_of_a_privileged_program_name_no_code() {
         let path = std::env::var("PATH").ok();
         assert_eq!(variable("PATH", true), path);
-        let child = |guards: &str| {
+        let child = |privileged: &str| {
             let test = "param::source::tests::subprocess_reads_what_is_guarded";
             let mut command = std::process::Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", test, "--nocapture"]);
-            command.env("GUARDS", guards).env("FI_HOOK", "trace");
+            command.env(PRIVILEGED, privileged).env("FI_HOOK", "trace");
             let out = command.output().unwrap();
             String::from_utf8_lossy(&out.stdout).contains("FI_HOOK is trace")
         };
@@ -115,8 +118,8 @@ mod tests {
 
     #[test]
     fn subprocess_reads_what_is_guarded() {
-        let guards = std::env::var("GUARDS").is_ok_and(|guards| guards == "yes");
-        if let Some(hook) = variable("FI_HOOK", guards) {
+        let privileged = std::env::var(PRIVILEGED).is_ok_and(|given| given == "yes");
+        if let Some(hook) = variable("FI_HOOK", privileged) {
             println!("FI_HOOK is {hook}");
         }
     }

@@ -43,7 +43,7 @@ impl<B: Buffer> Engine<B> {
         let Some(ep) = self.eps.get_mut(conn.config.ep) else {
             return false;
         };
-        let full = ep.outstanding as usize >= ep.room;
+        let full = !ep.has_room();
         // Those that come before it are told of.
         let next = conn.told_reads == conn.reads.len();
         if full || !next || !conn.may_read() || conn.has_output() {

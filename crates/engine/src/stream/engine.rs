@@ -159,6 +159,12 @@ impl Ep {
         ep
     }
 
+    /// Whether it takes one more operation.
+    #[inline]
+    pub(super) const fn has_room(&self) -> bool {
+        (self.outstanding as usize) < self.room
+    }
+
     fn settle(&mut self) {
         self.tx_cq = Place::of(self.config.tx_cq);
         self.rx_cq = Place::of(self.config.rx_cq);
@@ -403,8 +409,7 @@ impl<B: Buffer> Engine<B> {
     /// Whether an endpoint takes one more operation.
     #[must_use]
     pub fn has_room(&self, id: EpId) -> bool {
-        let ep = self.eps.get(id);
-        ep.is_some_and(|ep| (ep.outstanding as usize) < ep.room)
+        self.eps.get(id).is_some_and(Ep::has_room)
     }
 
     /// Opens a connection that is not up yet: sends wait until [`Engine::conn_up`].

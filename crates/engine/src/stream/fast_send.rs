@@ -148,7 +148,7 @@ impl<B: Buffer> Engine<B> {
         let conn = self.conns.find_mut(conn_id)?;
         let ep = self.eps.get_mut(conn.config.ep)?;
         let room = self.limits.tx_buffer.saturating_sub(conn.buffered) as u64;
-        let full = ep.outstanding as usize >= ep.room;
+        let full = !ep.has_room();
         if !conn.ready_to_send
             || conn.packets.is_some()
             || full

@@ -101,7 +101,7 @@ impl<B: Buffer> Engine<B> {
         conn_id: ConnId,
     ) -> Result<(&mut Conn<B>, &mut Ep, &Limits)> {
         let (conn, ep, limits) = self.parts(conn_id)?;
-        if ep.outstanding as usize >= ep.room {
+        if !ep.has_room() {
             return Err(Errno::EAGAIN);
         }
         Ok((conn, ep, limits))

@@ -17,8 +17,8 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// A peer that may be at work there is not waited for any more. What it has mapped is no harm: when that
-    /// is freed, it is only this process that has it no more.
+    /// A peer that may be at work there is not waited for any more. Memory that it has mapped is not abandoned: the
+    /// owner only unmaps it, and the peer goes on in its own mapping.
     pub(crate) fn abandon(&self) {
         if let Lent::At {
             addr,
