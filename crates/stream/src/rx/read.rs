@@ -170,43 +170,13 @@ impl<T: Transport> State<T> {
                 rest = &rest[used..];
                 continue;
             }
-            let Self {
-                engine,
-                slots,
-                expects_long,
-                ..
-            } = self;
-            let is_long = |len| len >= RX_BUFFER as u64;
-            let taken = match engine.rx_want(id) {
-                RxWant::Header => 0,
-                RxWant::Place { iov, at, len } => {
-                    *expects_long = is_long(len);
-                    copy_user(iov, at, len, rest)
-                }
-                RxWant::Store { iov, at, len } => {
-                    *expects_long = is_long(len);
-                    store(iov, at, len, rest)
-                }
-                RxWant::Keep {
-                    slot,
-                    total,
-                    at,
-                    len,
-                } => match slots.make(slot, total) {
-                    Ok(memory) => copy_slot(memory, at, len, rest),
-                    Err(_) => {
-                        engine.rx_no_memory(id);
-                        0
-                    }
-                },
-                RxWant::Discard(left) => {
-                    usize::try_from(left).unwrap_or(usize::MAX).min(rest.len())
-                }
-                RxWant::Job => {
+            let taken = match self.place(id, rest) {
+                Placed::Bytes(taken) => taken,
+                Placed::JobFirst => {
                     self.run_job(id);
                     continue;
                 }
-                RxWant::Blocked => {
+                Placed::Blocked => {
                     self.stall(id, rest);
                     return Ok(false);
                 }
@@ -226,6 +196,47 @@ impl<T: Transport> State<T> {
             self.note_partial(id);
         }
         Ok(true)
+    }
+
+    /// Copies the front of `bytes`, which follow a header, to where the engine wants it.
+    #[inline]
+    fn place(&mut self, id: ConnId, bytes: &[u8]) -> Placed {
+        let Self {
+            engine,
+            slots,
+            expects_long,
+            ..
+        } = self;
+        let is_long = |len| len >= RX_BUFFER as u64;
+        Placed::Bytes(match engine.rx_want(id) {
+            RxWant::Header => 0,
+            RxWant::Place { iov, at, len } => {
+                *expects_long = is_long(len);
+                copy_user(iov, at, len, bytes)
+            }
+            RxWant::Store { iov, at, len } => {
+                *expects_long = is_long(len);
+                store(iov, at, len, bytes)
+            }
+            RxWant::Keep {
+                slot,
+                total,
+                at,
+                len,
+            } => match slots.make(slot, total) {
+                Ok(memory) => {
+                    *expects_long = is_long(len);
+                    copy_slot(memory, at, len, bytes)
+                }
+                Err(_) => {
+                    engine.rx_no_memory(id);
+                    0
+                }
+            },
+            RxWant::Discard(left) => usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len()),
+            RxWant::Job => return Placed::JobFirst,
+            RxWant::Blocked => return Placed::Blocked,
+        })
     }
 
     /// A header has arrived in part: its rest has a deadline.
@@ -253,6 +264,16 @@ impl<T: Transport> State<T> {
         self.watch(id, |interest| interest.read = false);
         self.unwatch_ended(id);
     }
+}
+
+/// What became of bytes that follow a header.
+enum Placed {
+    /// So many were taken.
+    Bytes(usize),
+    /// None yet: the engine has a job that comes first.
+    JobFirst,
+    /// None: the connection is not to be read for now.
+    Blocked,
 }
 
 /// A read of nothing is the end of the stream.
