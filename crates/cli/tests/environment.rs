@@ -1,9 +1,13 @@
 //! `docs/environment.md` says what the library reads.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 use std::process::Command;
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::thread::no_new_privs;
 
 /// What `fi_info` prints with these options where no variable is set.
 fn fi_info(options: &[&str]) -> String {
@@ -33,6 +37,61 @@ fn a_name_that_no_variable_has_is_an_error() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("no variable has TCP_NOPE"), "{said}");
     assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0));
+}
+
+/// Why a set-user-ID program in this folder would be one like any other, if so.
+fn set_user_id_is_ignored(folder: &Path) -> Option<&'static str> {
+    let is_on_such_a_mount = || {
+        let flags = statvfs(folder).expect("a file system").f_flag;
+        flags.contains(StatVfsMountFlags::NOSUID)
+    };
+    match no_new_privs() {
+        Ok(true) => Some("processes here gain no rights (no_new_privs)"),
+        _ if is_on_such_a_mount() => Some("the target folder is mounted with nosuid"),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_set_user_id_program_writes_no_file_that_its_caller_names() {
+    const NOBODY: u32 = 65534;
+    const NAMING_FILES: [(&str, &str); 3] = [
+        ("FI_LOG_LOCATION", "log"),
+        ("FI_TRACE_FILE", "trace"),
+        ("XDG_RUNTIME_DIR", ""),
+    ];
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = folder.path();
+    let program = folder.join("fi_info");
+    fs::copy(env!("CARGO_BIN_EXE_fi_info"), &program).expect("a copy");
+    let prepared = chown(&program, Some(NOBODY), None)
+        .and_then(|()| chown(folder, Some(NOBODY), None))
+        .and_then(|()| fs::set_permissions(&program, Permissions::from_mode(0o4755)));
+    if let Err(why) = prepared {
+        println!("SKIP: a file cannot be given to another user: {why}");
+        return;
+    }
+    if let Some(why) = set_user_id_is_ignored(folder) {
+        println!("SKIP: {why}");
+        return;
+    }
+    let mut command = Command::new(&program);
+    command.args(["-p", "shm"]).env_clear();
+    command.envs([("FI_HOOK", "trace"), ("FI_LOG_LEVEL", "info")]);
+    command.envs(NAMING_FILES.map(|(name, file)| (name, folder.join(file))));
+    let out = command.output().expect("fi_info starts");
+    assert!(out.status.success(), "{out:?}");
+    // The log goes to where the level, which is no danger, lets it.
+    let said = String::from_utf8_lossy(&out.stderr);
+    for name in ["FI_HOOK", "FI_LOG_LOCATION", "FI_TRACE_FILE"] {
+        let ignored = |line: &str| line.contains(name) && line.contains("has no effect");
+        assert!(said.lines().any(ignored), "{name}: {said}");
+    }
+    let files = fs::read_dir(folder).expect("the folder");
+    let names: Vec<_> = files
+        .map(|file| file.expect("a file").file_name())
+        .collect();
+    assert_eq!(names, ["fi_info"]);
 }
 
 /// Variables of C libfabric 2.6.0: of its core, of tcp, of shm, of verbs and of ofi_rxm.
