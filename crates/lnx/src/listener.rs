@@ -92,6 +92,13 @@ impl Listener for LnxListener {
         self.tcp.listen(backlog)
     }
 
+    fn stop(&self) {
+        if let Some(shm) = &self.shm {
+            shm.stop();
+        }
+        self.tcp.stop();
+    }
+
     fn accept(&self) -> Result<Option<(LnxLink, SocketAddr)>> {
         if let Some(shm) = &self.shm
             && let Some((link, process)) = shm.accept()?

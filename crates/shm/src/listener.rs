@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ripstop_core::fi_warn_sparse;
 use ripstop_core::log::Subsys;
-use ripstop_os::{Peer, Socket, Spare};
+use ripstop_os::{Peer, Shutdown, Socket, Spare};
 use ripstop_stream::{Addr as _, LISTEN_BACKLOG, Listener};
 use ripstop_types::{Errno, Result};
 
@@ -127,6 +127,10 @@ impl Listener for ShmListener {
 
     fn listen(&self, backlog: i32) -> Result<()> {
         self.socket.listen(backlog)
+    }
+
+    fn stop(&self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
     }
 
     fn accept(&self) -> Result<Option<(ShmLink, Name)>> {

@@ -236,6 +236,10 @@ impl Listener for TcpSocket {
         self.0.listen(backlog)
     }
 
+    fn stop(&self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+
     fn accept(&self) -> Result<Option<(Self, SocketAddr)>> {
         let accepted = self.0.accept()?;
         Ok(accepted.map(|(socket, peer)| {

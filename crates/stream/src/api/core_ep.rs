@@ -286,7 +286,7 @@ impl<T: Transport, K: Mode> Drop for EndpointCore<T, K> {
         let mut state = self.domain.lock();
         state.drop_works_of(Owner::Ep(self.id), None);
         state.drain(self.id);
-        state.accepting.drop_of(self.id);
+        state.accepting.drop_of(self.id, &self.domain.inner.epoll);
         let ids: Vec<ConnId> = state.engine.conns_of(self.id).collect();
         let own = state.ep(self.id).filter(|ep| !ep.shared_srx);
         let own_srx = own.map(|ep| ep.srx);
@@ -298,6 +298,11 @@ impl<T: Transport, K: Mode> Drop for EndpointCore<T, K> {
         }
         if let Some(srx) = own_srx {
             state.engine.close_srx(srx);
+        }
+        // A forked child that has the listener, too, would keep it open, and in epoll.
+        if let Some(rdm) = state.ep(self.id).and_then(|ep| ep.rdm.as_ref()) {
+            rdm.listener.stop();
+            let _ = self.domain.inner.epoll.remove(&rdm.listener);
         }
         state.eps.remove(self.id);
         state.after();

@@ -47,6 +47,14 @@ struct Listening<T: Transport> {
     accepting: AcceptQueue<T>,
 }
 
+impl<T: Transport> Drop for Listening<T> {
+    fn drop(&mut self) {
+        if let Some(listener) = &self.listener {
+            listener.stop();
+        }
+    }
+}
+
 /// A passive endpoint.
 #[derive(Debug)]
 pub struct PassiveEp<T: Transport> {
@@ -153,7 +161,7 @@ impl<T: Transport> ProgressSource for PassiveEp<T> {
         }
         if !listener.accepting.is_empty() {
             for id in listener.accepting.late(T::System::now()) {
-                listener.accepting.drop_late(id);
+                listener.accepting.drop_late(id, &self.epoll);
             }
         }
     }

@@ -142,7 +142,7 @@ impl<T: Transport> State<T> {
         for id in self.accepting.late(now) {
             // This process may have been away for that long, and not looked.
             self.handle_accepting(id);
-            self.accepting.drop_late(id);
+            self.accepting.drop_late(id, &self.epoll);
         }
         for id in self.connections.ids() {
             let Some(connection) = self.connection(id) else {

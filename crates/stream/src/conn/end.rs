@@ -30,11 +30,11 @@ use ripstop_engine::id::{ConnId, EpId};
 use ripstop_types::{Errno, FiAddr};
 
 use crate::conn::deadlines::MAX_UNREAD_TIME;
-use crate::region::half_closed::unwatch;
 use crate::state::State;
 use crate::state::connection::Ending;
 use crate::system::System as _;
 use crate::transport::direct_access::DirectAccess as _;
+use crate::transport::ending::{end_link, unwatch};
 use crate::transport::link::Link as _;
 use crate::transport::readiness::Readiness as _;
 use crate::transport::{DirectOf, Transport};
@@ -306,8 +306,10 @@ impl<T: Transport> State<T> {
             }
         }
         self.connections.remove(id);
-        if let Some(link) = link.filter(|_| DirectOf::<T>::SUPPORTED && was_up) {
-            self.half_close(link, offered);
+        match link {
+            Some(link) if DirectOf::<T>::SUPPORTED && was_up => self.half_close(link, offered),
+            Some(link) => end_link::<T>(&self.epoll, &link),
+            None => {}
         }
     }
 

@@ -17,6 +17,7 @@ use crate::state::connection::{Connection, Phase, Role};
 use crate::state::ep::PeerContext;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
+use crate::transport::ending::end_link;
 use crate::transport::{HandshakeError, Origin, Transport};
 use crate::tunables::FIRST_RETRY;
 
@@ -464,11 +465,14 @@ impl<T: Transport> State<T> {
         if now + pause >= connection.retry_until(deadline) {
             return false;
         }
-        connection.link = None;
+        let link = connection.link.take();
         connection.phase = Phase::Waiting;
         connection.interest = Interest::default();
         connection.retry = Some(now + pause);
         connection.retry_pause = Some(pause * 2);
+        if let Some(link) = link {
+            end_link::<T>(&self.epoll, &link);
+        }
         self.start_timer();
         true
     }

@@ -13,8 +13,9 @@ use ripstop_os::{Interest, Shutdown};
 use crate::state::{HalfClosed, State, token};
 use crate::system::Poller as _;
 use crate::transport::direct_access::DirectAccess as _;
+use crate::transport::ending::{end_link, unwatch};
 use crate::transport::link::Link as _;
-use crate::transport::{DirectOf, PollerOf, Transport};
+use crate::transport::{DirectOf, Transport};
 
 /// The most links that are kept: each has descriptors and the memory of two rings. A peer that never ends its
 /// side could have one kept for each connection that it makes.
@@ -27,7 +28,7 @@ impl<T: Transport> State<T> {
     #[cold]
     pub(crate) fn half_close(&mut self, link: Arc<T::Link>, offered: bool) {
         if !offered || !self.has_exposed() || DirectOf::<T>::peer_has_left(&link) {
-            return unwatch::<T>(&self.epoll, &link);
+            return end_link::<T>(&self.epoll, &link);
         }
         // `ENOTCONN`: the peer was first.
         let _ = link.shutdown(Shutdown::Write);
@@ -102,15 +103,5 @@ impl<T: Transport> State<T> {
     /// Whether a peer may have to be waited for.
     fn has_exposed(&self) -> bool {
         !self.exposed.is_empty() || !self.withdrawn.is_empty()
-    }
-}
-
-/// Takes the descriptors of a link that has ended out of epoll, also where it is closed next: a forked child that has them, too, would
-/// keep them there, and they would be reported for ever.
-pub(crate) fn unwatch<T: Transport>(epoll: &PollerOf<T>, link: &T::Link) {
-    // Those that were taken out before are not there.
-    let _ = epoll.remove(link);
-    if let Some(witness) = link.peer_fd() {
-        let _ = epoll.remove(witness);
     }
 }

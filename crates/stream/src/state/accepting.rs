@@ -13,6 +13,7 @@ use ripstop_wire::xnet::cm::{Extensions, Header, Kind};
 
 use crate::addr::Addr as _;
 use crate::system::{Poller as _, System as _};
+use crate::transport::ending::end_link;
 use crate::transport::link::Link;
 use crate::transport::listener::Listener as _;
 use crate::transport::{HandshakeError, PollerOf, Transport};
@@ -109,16 +110,22 @@ impl<T: Transport> AcceptQueue<T> {
     }
 
     /// Drops a connection that is late, if it is still there.
-    pub(crate) fn drop_late(&mut self, number: u32) {
-        if let Some(Accepting { peer, .. }) = self.by_number.remove(&number) {
+    pub(crate) fn drop_late(&mut self, number: u32, epoll: &PollerOf<T>) {
+        if let Some(Accepting { link, peer, .. }) = self.by_number.remove(&number) {
+            end_link::<T>(epoll, &link);
             log_warn!(T::EpCtrl, "{peer}: dropped, it did not say what it wants");
         }
     }
 
     /// Drops the connections for an endpoint.
-    pub(crate) fn drop_of(&mut self, ep: EpId) {
-        self.by_number
-            .retain(|_, accepting| accepting.ep != Some(ep));
+    pub(crate) fn drop_of(&mut self, ep: EpId, epoll: &PollerOf<T>) {
+        self.by_number.retain(|_, accepting| {
+            let is_kept = accepting.ep != Some(ep);
+            if !is_kept {
+                end_link::<T>(epoll, &accepting.link);
+            }
+            is_kept
+        });
     }
 }
 

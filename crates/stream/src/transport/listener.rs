@@ -30,6 +30,9 @@ pub trait Listener: AsFd + Debug + Send + Sync + 'static {
     /// `EADDRINUSE` where somebody else listens there.
     fn listen(&self, backlog: i32) -> Result<()>;
 
+    /// No connection is accepted from now on: peers are refused, also where a forked child has the listener, too.
+    fn stop(&self) {}
+
     /// The next connection that waits, and where it comes from as far as that is known; none
     /// where none waits.
     ///

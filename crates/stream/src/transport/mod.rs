@@ -1,6 +1,7 @@
 //! What the objects of a domain need of the way its endpoints reach each other.
 
 pub(crate) mod direct_access;
+pub(crate) mod ending;
 pub(crate) mod in_place;
 pub(crate) mod joint_copy;
 pub(crate) mod link;

@@ -1,0 +1,23 @@
+//! Links that are closed: what closing their descriptors does not do where a forked child has these, too.
+
+use ripstop_os::Shutdown;
+
+use crate::system::Poller as _;
+use crate::transport::link::Link as _;
+use crate::transport::{PollerOf, Transport};
+
+/// Ends a link that is closed next: tells the peer, and takes the descriptors out of epoll, which would report them for ever.
+pub(crate) fn end_link<T: Transport>(epoll: &PollerOf<T>, link: &T::Link) {
+    // `ENOTCONN`: the peer was first, or there is no connection yet.
+    let _ = link.shutdown(Shutdown::Write);
+    unwatch::<T>(epoll, link);
+}
+
+/// Takes the descriptors of a link that has ended out of epoll.
+pub(crate) fn unwatch<T: Transport>(epoll: &PollerOf<T>, link: &T::Link) {
+    // Those that were taken out before are not there.
+    let _ = epoll.remove(link);
+    if let Some(witness) = link.peer_fd() {
+        let _ = epoll.remove(witness);
+    }
+}
