@@ -63,7 +63,11 @@ fn a_set_user_id_program_writes_no_file_that_its_caller_names() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let folder = folder.path();
     let program = folder.join("fi_info");
-    fs::copy(env!("CARGO_BIN_EXE_fi_info"), &program).expect("a copy");
+    // By another process: what other tests start has no descriptor of the copy, which could not be run while it is written.
+    let copied = Command::new("cp")
+        .args([env!("CARGO_BIN_EXE_fi_info").as_ref(), program.as_os_str()])
+        .status();
+    assert!(copied.expect("cp").success());
     let prepared = chown(&program, Some(NOBODY), None)
         .and_then(|()| chown(folder, Some(NOBODY), None))
         .and_then(|()| fs::set_permissions(&program, Permissions::from_mode(0o4755)));

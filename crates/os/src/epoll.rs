@@ -191,7 +191,7 @@ impl Epoll {
             .map_err(errno)
     }
 
-    /// Adds `fd`; its events carry `token`. Closing the descriptor takes it out again.
+    /// Adds `fd`; its events carry `token`. Closing the descriptor takes it out again, unless a forked child has it, too.
     ///
     /// # Errors
     ///

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{LONG, between, rdm};
 use ripstop::Progress;
+use rustix::io::Errno;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
 /// Another descriptor of each socket of this process, as a child has it.
@@ -43,10 +44,11 @@ fn a_child_keeps_no_connection_up_and_nobody_awake() {
         receive.wait().0.unwrap();
         let child = match sockets() {
             Ok(child) => child,
-            Err(why) => {
+            Err(why @ (Errno::NOSYS | Errno::PERM)) => {
                 println!("SKIP: descriptors cannot be taken: {why}");
                 return;
             }
+            Err(why) => panic!("descriptors are not taken: {why}"),
         };
         assert!(!child.is_empty());
 

@@ -42,7 +42,7 @@ pub trait Poller: AsFd + Debug + Send + Sync + Sized + 'static {
     /// As for [`Epoll::new`].
     fn new() -> Result<Self>;
 
-    /// Adds `fd`; its events carry `token`. Closing the descriptor takes it out again.
+    /// Adds `fd`; its events carry `token`. Closing the descriptor takes it out again, unless a forked child has it, too.
     ///
     /// # Errors
     /// As for [`Epoll::add`].

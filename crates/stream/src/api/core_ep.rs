@@ -286,7 +286,9 @@ impl<T: Transport, K: Mode> Drop for EndpointCore<T, K> {
         let mut state = self.domain.lock();
         state.drop_works_of(Owner::Ep(self.id), None);
         state.drain(self.id);
-        state.accepting.drop_of(self.id, &self.domain.inner.epoll);
+        state
+            .accepting
+            .drop_of(Some(self.id), &self.domain.inner.epoll);
         let ids: Vec<ConnId> = state.engine.conns_of(self.id).collect();
         let own = state.ep(self.id).filter(|ep| !ep.shared_srx);
         let own_srx = own.map(|ep| ep.srx);

@@ -47,14 +47,6 @@ struct Listening<T: Transport> {
     accepting: AcceptQueue<T>,
 }
 
-impl<T: Transport> Drop for Listening<T> {
-    fn drop(&mut self) {
-        if let Some(listener) = &self.listener {
-            listener.stop();
-        }
-    }
-}
-
 /// A passive endpoint.
 #[derive(Debug)]
 pub struct PassiveEp<T: Transport> {
@@ -241,5 +233,21 @@ impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
         let Request { link, peer, .. } = request.take().ok_or(Errno::EINVAL)?;
         reject::<T>(&link, &peer, data);
         Ok(())
+    }
+}
+
+/// Neither closing the listener nor closing the links says so to peers, nor takes them out of epoll, where a forked child has them, too.
+impl<T: Transport> Drop for PassiveEp<T> {
+    fn drop(&mut self) {
+        let Listening {
+            listener,
+            accepting,
+            ..
+        } = self.listener.get_mut();
+        accepting.drop_of(None, &self.epoll);
+        if let Some(listener) = listener {
+            listener.stop();
+            let _ = self.epoll.remove(&*listener);
+        }
     }
 }

@@ -96,6 +96,7 @@ impl<T: Transport> AcceptQueue<T> {
             return None;
         }
         let Read::Whole(header, data) = read else {
+            end_link::<T>(epoll, &link);
             return None;
         };
         Some((ep, Request { link, peer, header }, data))
@@ -117,10 +118,10 @@ impl<T: Transport> AcceptQueue<T> {
         }
     }
 
-    /// Drops the connections for an endpoint.
-    pub(crate) fn drop_of(&mut self, ep: EpId, epoll: &PollerOf<T>) {
+    /// Drops the connections for an endpoint, or those for the passive one.
+    pub(crate) fn drop_of(&mut self, ep: Option<EpId>, epoll: &PollerOf<T>) {
         self.by_number.retain(|_, accepting| {
-            let is_kept = accepting.ep != Some(ep);
+            let is_kept = accepting.ep != ep;
             if !is_kept {
                 end_link::<T>(epoll, &accepting.link);
             }

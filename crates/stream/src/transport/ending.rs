@@ -9,7 +9,7 @@ use crate::transport::{PollerOf, Transport};
 /// Ends a link that is closed next: tells the peer, and takes the descriptors out of epoll, which would report them for ever.
 pub(crate) fn end_link<T: Transport>(epoll: &PollerOf<T>, link: &T::Link) {
     // `ENOTCONN`: the peer was first, or there is no connection yet.
-    let _ = link.shutdown(Shutdown::Write);
+    let _ = link.shutdown(Shutdown::Both);
     unwatch::<T>(epoll, link);
 }
 
