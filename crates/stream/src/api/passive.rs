@@ -236,7 +236,8 @@ impl<T: Transport> provider::PassiveEp for PassiveEp<T> {
     }
 }
 
-/// Neither closing the listener nor closing the links says so to peers, nor takes them out of epoll, where a forked child has them, too.
+/// Ends the listener and the links whose requests have not arrived whole. Closing their descriptors would not, where a forked child
+/// has these, too.
 impl<T: Transport> Drop for PassiveEp<T> {
     fn drop(&mut self) {
         let Listening {

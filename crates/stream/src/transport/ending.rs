@@ -1,4 +1,5 @@
-//! Links that are closed: what closing their descriptors does not do where a forked child has these, too.
+//! Ends links before their descriptors are closed. Where a forked child has the descriptors, too, closing them in the parent
+//! neither tells the peer nor takes them out of the parent's epoll set.
 
 use ripstop_os::Shutdown;
 
@@ -6,7 +7,8 @@ use crate::system::Poller as _;
 use crate::transport::link::Link as _;
 use crate::transport::{PollerOf, Transport};
 
-/// Ends a link that is closed next: tells the peer, and takes the descriptors out of epoll, which would report them for ever.
+/// Ends a link that the caller closes next: tells the peer, and takes the link's descriptors out of epoll, which would report them
+/// for ever.
 pub(crate) fn end_link<T: Transport>(epoll: &PollerOf<T>, link: &T::Link) {
     // `ENOTCONN`: the peer was first, or there is no connection yet.
     let _ = link.shutdown(Shutdown::Both);

@@ -30,8 +30,8 @@ pub trait Listener: AsFd + Debug + Send + Sync + 'static {
     /// `EADDRINUSE` where somebody else listens there.
     fn listen(&self, backlog: i32) -> Result<()>;
 
-    /// No connection is accepted from now on: peers are refused, also where a forked child has the listener, too. It is closed next,
-    /// and its descriptor may say until then that it has hung up. A device's listener is of no use to a child.
+    /// Refuses all peers from now on, also where a forked child has the descriptor, too; called before the listener is dropped. The
+    /// descriptor may report a hang-up afterwards. Does nothing for an RDMA device, whose listener a child cannot use.
     fn stop(&self) {}
 
     /// The next connection that waits, and where it comes from as far as that is known; none
