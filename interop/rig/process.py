@@ -1,6 +1,7 @@
 """Running programs so that nothing of them is left behind, however they end."""
 
 import ctypes
+import itertools
 import os
 import re
 import signal
@@ -16,6 +17,9 @@ LIBC = ctypes.CDLL(None)
 
 # Seconds between being asked to end and being killed.
 GRACE = 1.0
+
+# How a report on a process begins that a program left when its time was over.
+LEFT = "--- process"
 
 # Settings of the caller that would change what a case tests.
 FOREIGN = ("FI_", "OMPI_", "MPIR_", "MPICH_", "PMIX_", "PMI_", "PRTE_", "LD_", "PYTHON")
@@ -48,11 +52,15 @@ class Done:
         return found and found[0]
 
     def telling_line(self):
-        """The first line that names an error, or else the last one, to follow the ending."""
+        """What follows the ending: the first line that names an error, or else the last one. If its time was over, the last
+        line that it printed, and what `ripstop why` says of the processes it left."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
-        errors = [line for line in lines if re.search(r"^rank \d+: |error|^FAIL", line, re.I)]
-        told = errors[:1] or lines[-1:]
-        return f": {told[0][:160]}" if told else ""
+        if self.status is None:
+            printed = itertools.takewhile(lambda line: not line.startswith(LEFT), lines)
+            told = [*list(printed)[-1:], *[line for line in lines if re.match(r"[^<>]*\(pid \d+\) ", line)][:4]]
+        else:
+            told = [line for line in lines if re.search(r"^rank \d+: |error|^FAIL", line, re.I)][:1] or lines[-1:]
+        return f": {'; '.join(line[:160] for line in told)}" if told else ""
 
 
 def adopt_strays():

@@ -25,7 +25,7 @@ def one(pid, tool, end):
                    f" in {(task / 'wchan').read_text(errors='replace')}" for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
         return ""
-    lines = [f"--- process {pid} when its time was over: {command}", *threads]
+    lines = [f"{process.LEFT} {pid} when its time was over: {command}", *threads]
     if "libfabric" in mapped(pid):
         lines.append(said([tool, "why", pid], end))
         if gdb := shutil.which("gdb"):
