@@ -11,7 +11,7 @@ pub mod cases;
 pub mod lists;
 pub mod mistakes;
 pub mod pace;
-mod pattern;
+pub mod pattern;
 pub mod report;
 pub mod rig;
 pub mod run;

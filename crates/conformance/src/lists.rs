@@ -119,8 +119,9 @@ pub struct Lists {
     pub is_apart: bool,
 }
 
-/// The lists of this source tree.
-fn folder() -> PathBuf {
+/// The folder of this source tree with the lists of what must pass.
+#[must_use]
+pub fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("required")
 }
 
@@ -251,71 +252,12 @@ impl Lists {
     }
 }
 
-fn parse(text: &str) -> BTreeSet<String> {
+/// The ids in the text of a list of what must pass.
+#[must_use]
+pub fn parse(text: &str) -> BTreeSet<String> {
     text.lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .map(str::to_owned)
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cases;
-    use crate::pattern::tests::ids;
-
-    #[test]
-    fn required_cases_exist() {
-        let ids = ids();
-        let files = fs::read_dir(folder()).unwrap();
-        for file in files {
-            let path = file.unwrap().path();
-            for id in parse(&fs::read_to_string(&path).unwrap()) {
-                assert!(ids.contains(&id), "{}: no case {id}", path.display());
-            }
-        }
-    }
-
-    #[test]
-    fn differences_name_cases() {
-        let all: Differences = toml::from_str(include_str!("../differences.toml")).unwrap();
-        let ids = ids();
-        for difference in &all.difference {
-            assert!(
-                difference.why.len() > 20,
-                "{:?} says too little",
-                difference.cases
-            );
-            for pattern in &difference.cases {
-                let known = match pattern.strip_suffix('*') {
-                    Some(start) => ids.iter().any(|id| id.starts_with(start)),
-                    None => ids.contains(pattern),
-                };
-                assert!(known, "no case {pattern}");
-            }
-        }
-    }
-
-    #[test]
-    fn inapplicable_cases_exist() {
-        let all: Inapplicables = toml::from_str(include_str!("../inapplicable.toml")).unwrap();
-        let ids = ids();
-        for entry in &all.inapplicable {
-            assert!(entry.why.len() > 10, "{:?} says too little", entry.cases);
-            for pattern in &entry.cases {
-                let one = std::slice::from_ref(pattern);
-                assert!(ids.iter().any(|id| matches(one, id)), "no case {pattern}");
-            }
-        }
-    }
-
-    #[test]
-    fn names_are_page_and_rule() {
-        for case in cases::all() {
-            let (page, rule) = case.name.split_once('/').expect("page/rule");
-            assert!(page.starts_with("fi_"), "{}", case.name);
-            assert!(!rule.is_empty() && !case.rule.is_empty(), "{}", case.name);
-        }
-    }
 }

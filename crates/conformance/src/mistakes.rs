@@ -12,7 +12,7 @@ use crate::pattern::matches;
 const PREFIX: &str = "FI_HOOK=debug: ";
 
 /// The begin of the line about objects that are open when the process ends.
-const OPEN: &str = "the process ends and fi_close was not called for ";
+pub const OPEN: &str = "the process ends and fi_close was not called for ";
 
 /// The begin of what stands where more are open than it names.
 const MORE: &str = " and ";
@@ -81,57 +81,4 @@ fn named(line: &str) -> usize {
     let words = line.rsplit_once(MORE).map(|(_, behind)| behind);
     let more = words.and_then(|words| words.split_once(" more;"));
     names + more.map_or(0, |(count, _)| count.parse().unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pattern::tests::ids;
-
-    #[test]
-    fn mistakes_are_of_cases() {
-        let ids = ids();
-        for made in Mistakes::load().unwrap().mistake {
-            assert!(!made.says.is_empty(), "{:?} says nothing", made.cases);
-            for pattern in &made.cases {
-                let one = std::slice::from_ref(pattern);
-                assert!(ids.iter().any(|id| matches(one, id)), "no case {pattern}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_said_is_what_is_expected() {
-        let text = r#"
-            [[mistake]]
-            cases = ["rdm:fi_cq/busy"]
-            says = ["fi_close of completion queue"]
-        "#;
-        let list: Mistakes = toml::from_str(text).unwrap();
-        let written = "libfabric:7:tcp:cq:<warn> FI_HOOK=debug: fi_close of completion queue 3 (0x10): it is refused\nmore\n";
-        let said = said(written);
-        assert_eq!(
-            said,
-            ["fi_close of completion queue 3 (0x10): it is refused"]
-        );
-        assert_eq!(list.misjudged("rdm:fi_cq/busy", &said, 0), None);
-        let other = list.misjudged("rdm:fi_cq/size", &said, 0).unwrap();
-        assert!(other.starts_with("FI_HOOK=debug says: fi_close"), "{other}");
-        let silent = list.misjudged("rdm:fi_cq/busy", &[], 0).unwrap();
-        assert!(silent.contains("does not say"), "{silent}");
-    }
-
-    #[test]
-    fn what_is_open_at_the_end_is_counted() {
-        let list = Mistakes {
-            mistake: Vec::new(),
-        };
-        let line = |names| vec![format!("{OPEN}{names}; close what was opened last first")];
-        let two = line("fabric 1 (0x10), domain 2 (0x20)");
-        assert_eq!(list.misjudged("rdm:fi_cq/size", &two, 2), None);
-        assert!(list.misjudged("rdm:fi_cq/size", &two, 1).is_some());
-        assert!(list.misjudged("rdm:fi_cq/size", &[], 1).is_some());
-        let many = line("fabric 1 (0x10), domain 2 (0x20) and 7 more");
-        assert_eq!(list.misjudged("rdm:fi_cq/size", &many, 9), None);
-    }
 }
