@@ -151,7 +151,13 @@ impl<T: Transport> State<T> {
                 self.close_connection(id, error);
                 return Err(error);
             }
-            Err(error) => self.not_reached(id, error),
+            Err(error) => {
+                self.not_reached(id, error);
+                // It was given up at once, for its time is over if this thread was away since.
+                if self.connection(id).is_none() {
+                    return Err(error);
+                }
+            }
             Ok(()) => {}
         }
         Ok(id)
