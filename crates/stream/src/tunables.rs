@@ -122,8 +122,8 @@ const fn numbers(defaults: &Defaults) -> [Number; 9] {
             name: "connect_timeout",
             default: defaults.connect_timeout,
             bounds: 1..=usize::MAX,
-            help: "how long to try to reach a peer, or to wait for the rest of a handshake or \
-                   header, in milliseconds (default: #)",
+            help: "how long to try to reach a peer, or to wait for the rest of a handshake, in \
+                   milliseconds (default: #)",
         },
         Number {
             name: "answer_timeout",

@@ -497,12 +497,6 @@ impl<B: Buffer> Conn<B> {
         Ok(())
     }
 
-    /// Whether part of a header has arrived.
-    #[must_use]
-    pub const fn in_mid_header(&self) -> bool {
-        self.header_have > 0
-    }
-
     /// Whether what it has to send may still be read from user memory, or what it reads is yet
     /// to be put there.
     #[must_use]

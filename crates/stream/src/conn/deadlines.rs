@@ -82,31 +82,6 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// A connection has been in the middle of a header for too long, as far as was looked: it is read
-    /// once more, since this process may have been away, and dropped if nothing has come. Returns
-    /// whether it goes on so.
-    #[cold]
-    fn end_partial(&mut self, id: ConnId) -> bool {
-        if let Some(connection) = self.connection(id) {
-            connection.partial_since = None;
-        }
-        self.read_connection(id);
-        let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
-        let Some(connection) = self.connection(id).filter(|_| in_header) else {
-            return false;
-        };
-        if connection.partial_since.is_some() {
-            return true;
-        }
-        let peer = connection.peer.clone();
-        log_warn!(
-            T::EpData,
-            "{peer}: dropped, it stopped in the middle of a header"
-        );
-        self.lost(id, Errno::ETIMEDOUT);
-        false
-    }
-
     /// The time of a handshake is over, as far as was looked: it fails if nothing has come that was
     /// not looked at.
     #[cold]
@@ -165,27 +140,13 @@ impl<T: Transport> State<T> {
 
     /// Checks the deadlines of a connection that is up. Returns whether there are any.
     fn check_connection(&mut self, id: ConnId, now: Duration, checks_peers: bool) -> bool {
-        let timeout = self.tunables().timeout;
-        let in_header = self.engine.conn(id).is_some_and(|c| c.in_mid_header());
         let link = self.connection(id).and_then(|c| c.link.as_ref());
         if checks_peers && link.is_some_and(|link| link.is_unanswered()) {
             self.lost(id, Errno::ETIMEDOUT);
             return true;
         }
-        let mut waiting = self.check_unread(id, now);
-        waiting |= self.log_full(id, now);
-        let Some(connection) = self.connection(id) else {
-            return waiting;
-        };
-        match connection.partial_since {
-            None => waiting,
-            Some(_) if !in_header => {
-                connection.partial_since = None;
-                waiting
-            }
-            Some(since) if now >= since + timeout => self.end_partial(id) || waiting,
-            Some(_) => true,
-        }
+        let unread = self.check_unread(id, now);
+        self.log_full(id, now) || unread
     }
 
     /// Checks the deadlines of a connection that is not up yet.

@@ -8,7 +8,6 @@ use ripstop_types::{Errno, Result};
 use crate::rx::small_messages::{consume_whole, consume_writes};
 use crate::state::place::{PayloadRead, copy_slot, copy_user, read_memory, read_slot, store};
 use crate::state::{RX_BUFFER, State};
-use crate::system::System;
 use crate::transport::direct_access::DirectAccess as _;
 use crate::transport::in_place::InPlace as _;
 use crate::transport::link::Link as _;
@@ -191,10 +190,6 @@ impl<T: Transport> State<T> {
             self.stall(id, rest);
             return Ok(false);
         }
-        let conn = self.engine.conn(id);
-        if conn.is_some_and(|conn| conn.in_mid_header()) {
-            self.note_partial(id);
-        }
         Ok(true)
     }
 
@@ -237,15 +232,6 @@ impl<T: Transport> State<T> {
             RxWant::Job => return Placed::JobFirst,
             RxWant::Blocked => return Placed::Blocked,
         })
-    }
-
-    /// A header has arrived in part: its rest has a deadline.
-    #[cold]
-    fn note_partial(&mut self, id: ConnId) {
-        if let Some(connection) = self.connection(id) {
-            connection.partial_since = Some(T::System::now());
-        }
-        self.start_timer();
     }
 
     /// Stops reading a connection until [`Engine::pop_resumed`](ripstop_engine::stream::Engine::pop_resumed) names it.

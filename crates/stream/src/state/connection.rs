@@ -105,8 +105,6 @@ pub(crate) struct Connection<T: Transport> {
     pub(crate) parted: bool,
     /// The peer takes nothing any more; what it sent before is still read.
     pub(crate) write_ended: bool,
-    /// Since when a partial header has been there.
-    pub(crate) partial_since: Option<Duration>,
     /// When to say that too many messages of the peer wait for receives.
     pub(crate) full_log_at: Option<Duration>,
     /// When what waits for the peer fails, which has ended, though not all that it sent was read.
@@ -150,7 +148,6 @@ impl<T: Transport> Connection<T> {
             stays: false,
             parted: false,
             write_ended: false,
-            partial_since: None,
             full_log_at: None,
             unread_deadline: None,
         }
