@@ -252,7 +252,7 @@ impl Lists {
     }
 }
 
-/// The ids in the text of a list of what must pass.
+/// The ids in the text of a list of what must pass: one a line, without comments and blank lines.
 #[must_use]
 pub fn parse(text: &str) -> BTreeSet<String> {
     text.lines()

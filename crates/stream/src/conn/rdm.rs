@@ -153,7 +153,7 @@ impl<T: Transport> State<T> {
             }
             Err(error) => {
                 self.not_reached(id, error);
-                // It was given up at once, for its time is over if this thread was away since.
+                // It may have been given up at once: where no retry helps, or this thread was away until the deadline.
                 if self.connection(id).is_none() {
                     return Err(error);
                 }

@@ -386,7 +386,7 @@ fn an_inject_to_nobody_says_why_in_time() {
     drop(unpark(text));
 }
 
-/// A program that computes makes no progress. Its system has sent as much as there was room for, whatever that ends in.
+/// A program that computes makes no progress. What its socket had room for is sent, and may end within a header.
 #[test]
 fn a_peer_that_computes_in_the_middle_of_a_header_is_waited_for() {
     let (info, fabric) = rdm(Threading::Domain);
