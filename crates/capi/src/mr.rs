@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use ripstop_abi as abi;
+use ripstop_core::fi_info;
+use ripstop_core::log::Subsys;
 use ripstop_core::provider::{Domain, MemoryRegion, MrAttr, Sharing};
 use ripstop_mem::{IOV_LIMIT, UserBuf};
 use ripstop_os::Dmabuf;
@@ -40,7 +42,7 @@ impl<D: Domain> DomainBody<D> {
     pub(crate) const MR: &'static abi::fi_ops_mr = operations!(fi_ops_mr [D] { reg regv regattr });
 }
 
-/// What one piece of memory is registered for.
+/// What memory can be registered for, as fi_mr(3) lists it.
 const ACCESS: Flags = Flags::SEND
     .union(Flags::RECV)
     .union(Flags::READ)
@@ -57,9 +59,13 @@ fn register<D: Domain>(
     context: *mut c_void,
 ) -> Result<*mut abi::fid_mr> {
     if !ACCESS.contains(attr.access) {
-        let why = "access has more than FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE and \
-                   FI_COLLECTIVE; leave the rest out";
-        return Err(errno::refused("fi_mr_reg", why, Errno::EINVAL));
+        // Programs give capabilities beside them (LCI: FI_RMA), of which C libfabric takes no notice.
+        let more = attr.access - ACCESS;
+        fi_info!(
+            "core",
+            Subsys::Mr,
+            "fi_mr_reg: {more:?} is no access, and allows nothing"
+        );
     }
     let mr = match dmabuf {
         Some(dmabuf) => domain.domain.mr_dmabuf(&dmabuf, attr),

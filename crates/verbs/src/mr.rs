@@ -10,7 +10,7 @@ use ripstop_core::provider::{MemoryRegion, MrAttr};
 use ripstop_ibverbs::{Access, registers_dmabufs};
 use ripstop_mem::UserBuf;
 use ripstop_os::Dmabuf;
-use ripstop_types::{Errno, Flags, Result, flags};
+use ripstop_types::{Errno, Flags, Result};
 
 use crate::counter::Counter;
 use crate::domain::Domain;
@@ -28,17 +28,7 @@ pub struct Mr {
 }
 
 /// What the device is let to do for a registration.
-fn access(asked: Flags, has_atomics: bool) -> Result<Access> {
-    const KNOWN: Flags = flags![SEND RECV READ WRITE REMOTE_READ REMOTE_WRITE];
-    if !KNOWN.contains(asked) {
-        fi_warn!(
-            NAME,
-            Subsys::Mr,
-            "a region cannot be registered for {:?}; leave out what fi_mr(3) does not list",
-            asked - KNOWN
-        );
-        return Err(Errno::EINVAL);
-    }
+fn access(asked: Flags, has_atomics: bool) -> Access {
     let mut access = Access::empty();
     if asked.intersects(Flags::RECV | Flags::READ) {
         access |= Access::LOCAL_WRITE;
@@ -51,7 +41,7 @@ fn access(asked: Flags, has_atomics: bool) -> Result<Access> {
         // Those of peers read and write.
         access.set(Access::REMOTE_ATOMIC, has_atomics);
     }
-    Ok(access)
+    access
 }
 
 impl Mr {
@@ -65,7 +55,7 @@ impl Mr {
             );
             return Err(Errno::EINVAL);
         };
-        let access = access(attr.access, domain.attr.atomics)?;
+        let access = access(attr.access, domain.attr.atomics);
         let region = ripstop_ibverbs::Mr::register(&domain.pd, memory, access);
         let region = region.inspect_err(|error| {
             fi_warn!(
@@ -102,7 +92,7 @@ impl Mr {
             );
             Errno::ENOSYS
         })?;
-        let access = access(attr.access, domain.attr.atomics)?;
+        let access = access(attr.access, domain.attr.atomics);
         let region = ripstop_ibverbs::Mr::register_dmabuf(&domain.pd, dmabuf, access);
         let region = region.inspect_err(|error| {
             fi_warn!(

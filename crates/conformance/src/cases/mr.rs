@@ -2,6 +2,7 @@
 
 use ripstop_types::{AtomicKind, AtomicOp, Datatype, EpType, Errno, Flags, MrMode, Version};
 
+use super::rma::denied::denied;
 use super::rma::{OPEN, overlaid};
 use crate::case::{Cx, Outcome, Step, Stop, cases, in_use, refused};
 use crate::ensure;
@@ -24,7 +25,7 @@ cases! {
             "a region that closes while a peer writes is not written afterwards", together();
         both close_while_read:
             "a region that closes while a peer reads ends the reads or fails them";
-        both access_unknown: "access bits that are none are refused";
+        both access_unknown: "access bits that are none change nothing: neither what is allowed nor what is not";
         both pieces: "up to mr_iov_limit pieces of memory are one region, one after the other";
         both pieces_by_address:
             "where peers name addresses, the pieces of a region follow the address of the first";
@@ -283,14 +284,23 @@ fn close_while_read(cx: &Cx<'_>) -> Outcome {
 
 fn access_unknown(cx: &Cx<'_>) -> Outcome {
     let rig = Rig::open(cx, &Spec::rma())?;
-    let memory = rig.memory(B, &[0; 100])?;
-    let attr = MrAttr {
-        access: OPEN | Flags::MULTI_RECV,
-        ..keyed(1)
+    let more = Flags::RMA | Flags::MULTI_RECV;
+    let attr = |key, access| MrAttr {
+        access: access | more,
+        ..keyed(key)
     };
-    let registered = rig.s.register(memory, &attr);
-    let reasons = [Errno::EINVAL, Errno::EBADFLAGS];
-    refused(registered, &reasons, "unknown access bits")
+    let open = rig.expose_as(B, &[0; 100], &attr(1, OPEN))?;
+    works(&rig, &open, 100, 1)?;
+    let bytes = pattern(100, 2);
+    let read_only = rig.expose_as(B, &bytes, &attr(2, Flags::REMOTE_READ))?;
+    let read = rig.complete(A, Post::read(read_only.at(0, 100)))?;
+    ensure!(
+        read.bufs.concat() == bytes,
+        "read otherwise than registered"
+    );
+    let write = Post::write(&pattern(100, 3)[..], read_only.at(0, 100));
+    let write = write.flags(Flags::DELIVERY_COMPLETE);
+    denied(&rig, write, &read_only, &bytes)
 }
 
 /// Four pieces of memory of 4 KiB, in an order of their own.

@@ -1,6 +1,6 @@
 //! `fi_rma`(3).
 
-mod denied;
+pub(super) mod denied;
 mod events;
 mod fence;
 mod memfd;
