@@ -171,7 +171,6 @@ impl Member {
                 input: Mem(1 << 40, LEN),
                 result: result(context),
                 context,
-                completion: true,
             },
         )
     }
@@ -404,7 +403,6 @@ fn of_crowd(coll: Collective, context: usize) -> Request<Mem> {
         input: Mem(1 << 40, 100 * CROWD as usize),
         result: Mem(1 << 41, 100 * CROWD as usize),
         context,
-        completion: true,
     }
 }
 

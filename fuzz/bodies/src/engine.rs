@@ -161,7 +161,6 @@ impl Fixture {
                         input: Mem(40),
                         result: Mem(40),
                         context: COLLECTIVE,
-                        completion: true,
                     };
                     self.engine.start_coll(group, request).unwrap();
                     self.started = true;

@@ -50,8 +50,6 @@ pub struct Outcome {
     pub ep: EpId,
     /// The caller's context.
     pub context: Context,
-    /// Whether success is reported.
-    pub completion: bool,
     /// What it ended with, unless well.
     pub error: Option<Errno>,
 }

@@ -383,7 +383,6 @@ impl<B: Buffer> Collectives<B> {
         self.push_owed(Action::Ended(Outcome {
             ep,
             context: op.request.context,
-            completion: op.request.completion,
             error: op.error,
         }));
         self.clear(op.group);

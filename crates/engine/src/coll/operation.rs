@@ -28,8 +28,6 @@ pub struct Request<B> {
     pub result: B,
     /// The caller's context.
     pub context: Context,
-    /// Whether success is reported.
-    pub completion: bool,
 }
 
 impl<B> Request<B> {

@@ -92,7 +92,6 @@ fn allreduce(count: u64) -> Request<Mem> {
         input: Mem(1 << 32, len),
         result: Mem(1 << 40, len),
         context: 5,
-        completion: true,
     }
 }
 

@@ -168,8 +168,7 @@ impl<B: Buffer> Engine<B> {
             ..Completion::BLANK
         };
         match outcome.error {
-            None if outcome.completion => self.report(cq, Ok(entry)),
-            None => {}
+            None => self.report(cq, Ok(entry)),
             Some(error) => self.push_error(cq, entry, error),
         }
     }

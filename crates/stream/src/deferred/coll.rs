@@ -107,7 +107,8 @@ impl<T: Transport> State<T> {
         Ok(members.len())
     }
 
-    /// Starts an operation of a group.
+    /// Starts an operation of a group. It has a completion also where the queue is bound with
+    /// `FI_SELECTIVE_COMPLETION` and the call has no `FI_COMPLETION`, as with C libfabric: programs wait for it.
     pub(crate) fn post_coll(
         &mut self,
         ep: EpId,
@@ -124,7 +125,6 @@ impl<T: Transport> State<T> {
             // As for a send.
             return Err(Errno::EINVAL);
         }
-        let completion = !state.tx_selective || given.contains(Flags::COMPLETION);
         let id = self.group_id(ep, call.group)?;
         let members = self.engine.group_members(id).ok_or(Errno::EOPBADSTATE)?;
         let root = match call.coll.has_root() {
@@ -148,7 +148,6 @@ impl<T: Transport> State<T> {
             input,
             result,
             context: call.context,
-            completion,
         };
         let started = self.engine.start_coll(id, request);
         if started == Err(Errno::EAGAIN) {
