@@ -95,10 +95,10 @@ def plain_launch(bench, ranks, command, seconds, provider="tcp", beside=(), **se
     return succeeded(command[0].name, attempt(bench, ranks, command, seconds, provider, beside, **settings))
 
 
-def attempt(bench, ranks, command, seconds, provider, beside=(), **settings):
-    """Runs a command on so many ranks, however it ends."""
+def attempt(bench, ranks, command, seconds, provider, beside=(), folder=None, **settings):
+    """Runs a command on so many ranks, however it ends; the launcher starts in `folder`."""
     environment = bench.environment(**SETTINGS | settings, FI_PROVIDER=provider, TMPDIR=str(bench.scratch))
-    return bench.run([venv / "bin" / "mpiexec", "-n", str(ranks), *command], seconds, environment, beside)
+    return bench.run([venv / "bin" / "mpiexec", "-n", str(ranks), *command], seconds, environment, beside, folder)
 
 
 def require_taken(said, provider):

@@ -12,7 +12,7 @@ NAME = "mpich-tests"
 OUTSIDE = "RIPSTOP_MPICH_TESTS"
 OUTSIDE_IS = "a built test/mpi of MPICH 5"
 PROVIDERS = ("tcp", "shm")
-FOLDERS = ("pt2pt", "datatype", "coll", "rma", "comm", "threads")
+FOLDERS = ("pt2pt", "datatype", "coll", "rma", "comm", "threads", "group", "topo", "part", "session", "spawn")
 
 # As MPICH's own runner has it where a line does not say its own: seconds, and GiB that a test may need.
 SECONDS, MEMORY = 180, 4.0
@@ -91,8 +91,9 @@ def once(bench, path, provider, words):
     witness = Witness(bench)
     # Their output counts, so MPICH is not asked which provider it took: there is no other one to take.
     settings = {"MPIR_CVAR_DEBUG_SUMMARY": "0", **environment, **witness.environment}
-    launched = ["-wdir", path.parent, path, *arguments]
-    done = mpich.attempt(bench, ranks, launched, int(options.get("timeLimit", SECONDS)), provider, **settings)
+    seconds = int(options.get("timeLimit", SECONDS))
+    # Some start others by a name in their folder.
+    done = mpich.attempt(bench, ranks, [path, *arguments], seconds, provider, folder=path.parent, **settings)
     said = [line for line in done.output.splitlines() if line.strip()]
     if NOTHING_TO_DO.search(done.output):
         return 0

@@ -73,13 +73,13 @@ class Bench:
         found = {"LD_LIBRARY_PATH": str((library or self.library).staged)}
         return process.clean_environment() | self.settings | found | more
 
-    def run(self, command, seconds, environment, beside=()):
+    def run(self, command, seconds, environment, beside=(), folder=None):
         """Runs a program to its end, for `seconds` at most; what it printed goes to the log too.
 
-        It leaves no process behind; only those `beside` it go on.
+        It starts in `folder`, or else in the case's own. It leaves no process behind; only those `beside` it go on.
         """
         done = process.run(command, seconds, environment, self.scratch, beside,
-                           lambda pids: stuck.report(pids, self.library.tool))
+                           lambda pids: stuck.report(pids, self.library.tool), folder)
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{done.output}\n[{done.ending}]\n")
         return done

@@ -95,15 +95,16 @@ def busy(count, folder):
             loop.wait()
 
 
-def run(command, seconds, environment, folder, beside=(), overdue=None):
+def run(command, seconds, environment, folder, beside=(), overdue=None, start_in=None):
     """Runs a program to its end, for `seconds` at most, and then ends whatever it left, but not those `beside` it.
 
+    It starts in `start_in`, or else in `folder`, where what it prints is kept meanwhile.
     If its time is over, what `overdue` says of the processes it left is added to what it printed.
     """
     began = time.monotonic()
     output = Path(folder) / "output"
     with open(output, "wb") as sink:
-        child = start(command, environment, folder, stdin=subprocess.DEVNULL, stdout=sink,
+        child = start(command, environment, start_in or folder, stdin=subprocess.DEVNULL, stdout=sink,
                       stderr=subprocess.STDOUT)
         try:
             status = child.wait(seconds)
