@@ -83,7 +83,7 @@ const C_LIBRARY: &str = "interop/venv/lib/mpich/libfabric.so.1";
 const NO_LIBRARY: &str = "target/dist has no library: run `cargo xtask dist`";
 
 /// The table.
-pub(super) static JOBS: [Job; 16] = [
+pub(super) static JOBS: [Job; 17] = [
     Job {
         name: "fmt",
         about: "the code is formatted",
@@ -182,6 +182,14 @@ pub(super) static JOBS: [Job; 16] = [
         minutes: 20,
         beside: Beside::Tests,
         plan: asan,
+    },
+    Job {
+        name: "apart",
+        about: "every provider passes the common suite with each side of a case in a process of its own",
+        skipped: "without target/dist",
+        minutes: 30,
+        beside: Beside::Tests,
+        plan: apart,
     },
     Job {
         name: "lab",
@@ -413,15 +421,13 @@ const WATCHED: [[&str; 4]; 2] = [
 ];
 
 /// The suite on each provider of our library, through the C interface and on the Rust object
-/// model, at both kinds of threading level; and through the C interface with each side of a case in
-/// a process of its own, a part of that for each way of long payloads. With messages in packets, the latter and a
-/// part on the Rust object model. Last, under the hook `debug`, which must name the mistakes that cases make, and no
-/// others.
+/// model, at both kinds of threading level; a part of it on the Rust object model with messages in packets. Last,
+/// under the hook `debug`, which must name the mistakes that cases make, and no others.
 fn conformance(ws: &Workspace) -> Plan {
     let Some(library) = library(ws) else {
         return Plan::Skip(NO_LIBRARY.to_owned());
     };
-    let mut steps = vec![suite_built(ws)];
+    let mut programs = Vec::new();
     for provider in PROVIDERS {
         for level in ["safe", "domain"] {
             let arguments = ["--provider", provider, "--threading", level];
@@ -429,55 +435,55 @@ fn conformance(ws: &Workspace) -> Plan {
             on_library.arg("--lib").arg(&library);
             let mut on_rust = suite(ws, &arguments);
             on_rust.arg("--rust");
-            steps.extend([on_library, on_rust].map(|command| Step {
-                command,
-                voice: Voice::Script,
-                seeds: Vec::new(),
-            }));
+            programs.extend([on_library, on_rust]);
         }
     }
     let mut in_packets = suite(ws, &["--provider", IN_PACKETS, "--rust"]);
     for cases in CASES_IN_PACKETS {
         in_packets.args(["--filter", cases]);
     }
-    steps.push(Step {
-        command: in_packets,
-        voice: Voice::Script,
-        seeds: Vec::new(),
-    });
-    for provider in PROVIDERS.into_iter().chain([IN_PACKETS]) {
-        let arguments = ["--provider", provider, "--threading", APART, "--apart"];
-        let mut apart = suite(ws, &arguments);
-        apart.arg("--lib").arg(&library);
-        steps.push(Step {
-            command: apart,
-            voice: Voice::Script,
-            seeds: Vec::new(),
-        });
-    }
-    for way in COPY_WAYS {
-        let arguments = ["--provider", "shm", "--threading", APART, "--apart"];
-        let mut apart = suite(ws, &arguments);
-        apart.arg("--lib").arg(&library).env("FI_SHM_COPY", way);
-        for cases in COPYING_CASES {
-            apart.args(["--filter", cases]);
-        }
-        steps.push(Step {
-            command: apart,
-            voice: Voice::Script,
-            seeds: Vec::new(),
-        });
-    }
+    programs.push(in_packets);
     for arguments in WATCHED {
         let mut watched = suite(ws, &arguments);
         watched.arg("--hook-debug").arg("--lib").arg(&library);
-        steps.push(Step {
-            command: watched,
-            voice: Voice::Script,
-            seeds: Vec::new(),
-        });
+        programs.push(watched);
     }
-    Plan::Run(steps)
+    runs_of_the_suite(ws, programs)
+}
+
+/// The suite through the C interface with each side of a case in a process of its own, on each provider of our
+/// library and with messages in packets, and a part of it for each way of long payloads.
+fn apart(ws: &Workspace) -> Plan {
+    let Some(library) = library(ws) else {
+        return Plan::Skip(NO_LIBRARY.to_owned());
+    };
+    let on = |provider| {
+        let arguments = ["--provider", provider, "--threading", APART, "--apart"];
+        let mut program = suite(ws, &arguments);
+        program.arg("--lib").arg(&library);
+        program
+    };
+    let providers = PROVIDERS.into_iter().chain([IN_PACKETS]);
+    let mut programs: Vec<Command> = providers.map(on).collect();
+    for way in COPY_WAYS {
+        let mut program = on("shm");
+        program.env("FI_SHM_COPY", way);
+        for cases in COPYING_CASES {
+            program.args(["--filter", cases]);
+        }
+        programs.push(program);
+    }
+    runs_of_the_suite(ws, programs)
+}
+
+/// Builds the suite, and runs it in each of these ways.
+fn runs_of_the_suite(ws: &Workspace, programs: Vec<Command>) -> Plan {
+    let runs = programs.into_iter().map(|command| Step {
+        command,
+        voice: Voice::Script,
+        seeds: Vec::new(),
+    });
+    Plan::Run([suite_built(ws)].into_iter().chain(runs).collect())
 }
 
 /// The crates that have unsafe code.
@@ -551,14 +557,7 @@ fn reference(ws: &Workspace) -> Plan {
     }
     let mut command = suite(ws, &["--reference", "--agreed", "--lib"]);
     command.arg(&library);
-    Plan::Run(vec![
-        suite_built(ws),
-        Step {
-            command,
-            voice: Voice::Script,
-            seeds: Vec::new(),
-        },
-    ])
+    runs_of_the_suite(ws, vec![command])
 }
 
 /// What the suite's bounds on time are multiplied by here, where other programs may want the
