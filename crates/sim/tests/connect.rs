@@ -1,7 +1,7 @@
 //! Connections of RDM endpoints: both sides at once, restarts, loopback, refusals.
 
 use ripstop_sim::model::address;
-use ripstop_sim::{NodeConfig, Op, Setup, Timing, World};
+use ripstop_sim::{Node, NodeConfig, Op, Setup, Timing, World};
 
 const TIMING: Timing = Timing {
     delay: 1000,
@@ -137,6 +137,65 @@ fn a_restarted_peer_is_reached_and_reaches_others() {
         assert_eq!(streams(&mut world, 0, 1), [1, 1], "seed {seed}");
         world.perform(&recv(from, to));
         world.perform(&send(to, from, 10));
+        world.finish();
+    }
+}
+
+/// Longer than a node tries to reach a peer.
+const AWAY: u64 = 300_000_000;
+
+/// Lets so many steps of time pass in which only these nodes make progress.
+fn only(world: &mut World, hosts: &[usize], steps: u64, step: u64) {
+    for _ in 0..steps {
+        for host in hosts {
+            // A node that polls idly lets the others make progress.
+            while world.node(*host).has_ready() {
+                let entry = world.node(*host).read();
+                assert!(entry.is_none(), "{entry:?}");
+            }
+        }
+        world.net.lock().pass(step);
+    }
+}
+
+#[test]
+fn a_peer_that_starts_and_asks_while_this_side_is_away_is_reached() {
+    for seed in 0..40 {
+        let mut world = world(2, seed);
+        drop(world.nodes[1].take());
+        world.perform(&send(0, 1, 10));
+        only(&mut world, &[0], 20, 1000);
+        let peer = NodeConfig::new(&[address(0), address(1)]);
+        let peer = Node::open(&world.net, address(1), 7, &peer);
+        world.nodes[1] = Some(peer.unwrap());
+        world.perform(&send(1, 0, 10));
+        // The other node is back after its time to connect is over.
+        only(&mut world, &[1], 100, AWAY / 100);
+        // The model does not allow for failures: no process has ended.
+        for (host, src) in [(0, 1), (1, 0)] {
+            world.perform(&recv(host, src));
+        }
+        world.settle();
+        assert_eq!(streams(&mut world, 0, 1), [1, 1], "seed {seed}");
+        world.finish();
+    }
+}
+
+#[test]
+fn a_request_of_the_peer_counts_that_comes_while_this_side_is_away() {
+    for seed in 0..40 {
+        let mut world = world(2, seed);
+        world.perform(&send(1, 0, 10));
+        // What the second node writes to the stream that it opens comes later than its refusal.
+        world.net.lock().stall(1, AWAY / 3);
+        world.perform(&send(0, 1, 10));
+        only(&mut world, &[0, 1], 100, 1000);
+        only(&mut world, &[1], 100, AWAY / 100);
+        for (host, src) in [(0, 1), (1, 0)] {
+            world.perform(&recv(host, src));
+        }
+        world.settle();
+        assert_eq!(streams(&mut world, 0, 1), [1, 1], "seed {seed}");
         world.finish();
     }
 }

@@ -6,7 +6,7 @@ use ripstop_core::status::MAX_OBJECTS;
 use ripstop_engine::id::ConnId;
 use ripstop_types::Errno;
 
-use crate::state::connection::{Connection, MAX_RESTART_TIME};
+use crate::state::connection::{Connection, MAX_RESTART_TIME, Phase};
 use crate::state::watch::WATCH_INTERVAL;
 use crate::state::{State, TIMER_INTERVAL};
 use crate::system::{System, Timer as _};
@@ -83,17 +83,33 @@ impl<T: Transport> State<T> {
     }
 
     /// The time of a handshake is over, as far as was looked: it fails if nothing has come that was
-    /// not looked at.
+    /// not looked at, on this connection or, where it waits for that, as a request of the peer.
     #[cold]
     fn end_handshake(&mut self, id: ConnId, now: Duration) {
         self.handle_handshake(id);
-        if let Some(connection) = self.connection(id)
-            && !connection.is_up()
-            && connection.deadline.is_some_and(|deadline| now >= deadline)
+        if self.is_late(id, now)
+            && let Some(connection) = self.connection(id)
+            && matches!(connection.phase, Phase::Waiting)
+        {
+            let ep = connection.ep;
+            self.handle_listener(ep);
+            for number in self.accepting.of(ep) {
+                self.handle_accepting(number);
+            }
+        }
+        if self.is_late(id, now)
+            && let Some(connection) = self.connection(id)
         {
             connection.deadline = None;
             self.connect_failed(id, Errno::ETIMEDOUT, &[]);
         }
+    }
+
+    /// Whether the handshake of a connection is not done, and its time is over.
+    fn is_late(&self, id: ConnId, now: Duration) -> bool {
+        self.connections.get(id).is_some_and(|connection| {
+            !connection.is_up() && connection.deadline.is_some_and(|deadline| now >= deadline)
+        })
     }
 
     /// The timer has gone off: it runs while there are deadlines, and once a second to look at what

@@ -110,6 +110,15 @@ impl<T: Transport> AcceptQueue<T> {
         self.by_number.iter().filter_map(late).collect()
     }
 
+    /// The connections for an endpoint.
+    pub(crate) fn of(&self, ep: EpId) -> Vec<u32> {
+        let own = self
+            .by_number
+            .iter()
+            .filter(|(_, accepting)| accepting.ep == Some(ep));
+        own.map(|(number, _)| *number).collect()
+    }
+
     /// Drops a connection that is late, if it is still there.
     pub(crate) fn drop_late(&mut self, number: u32, epoll: &PollerOf<T>) {
         if let Some(Accepting { link, peer, .. }) = self.by_number.remove(&number) {
