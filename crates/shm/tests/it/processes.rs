@@ -160,6 +160,48 @@ fn processes_exchange_messages() {
     }
 }
 
+/// Where attempts to connect are not repeated: the parameter says how long, and is read once.
+#[test]
+fn subprocess_without_patience() {
+    if std::env::var(ROLE).is_err() {
+        return;
+    }
+    let here = here();
+    let name = format!("mine://ripstop-late-{}", ripstop_os::pid());
+    let to = here.knows(&Address::Str(name.clone()));
+    let text = Parked::park(pattern(8, 1));
+    for _ in 0..2 {
+        assert_eq!(here.send(&text, to), Err(Errno::ECONNREFUSED));
+    }
+    let info = info(Some(&name), Threading::Safe);
+    let there = open(&safe(&info), &info);
+    let room = Parked::park(vec![0; 8]);
+    there.post(&room);
+    here.send(&text, to).unwrap();
+    let stop = Instant::now() + common::PATIENCE;
+    let mut left = [(&here, true), (&there, true)];
+    while left.iter().any(|(_, waits)| *waits) {
+        assert!(Instant::now() < stop, "the message does not arrive");
+        for (end, waits) in &mut left {
+            match end.cq.read(1, |_| ()) {
+                Ok(_) => *waits = false,
+                Err(error) => assert_eq!(error, Errno::EAGAIN),
+            }
+        }
+    }
+    assert_eq!(bytes(room), pattern(8, 1));
+    drop(bytes(text));
+    tell_parent("done");
+}
+
+/// The connection is given up in the call that opens it; each later one opens another.
+#[test]
+fn a_peer_that_no_time_was_left_to_reach_is_reached_once_it_listens() {
+    let variables = [(ROLE, "without patience"), ("FI_SHM_CONNECT_TIMEOUT", "1")];
+    let other = Other::start("processes::subprocess_without_patience", &variables);
+    assert_eq!(other.hear(), "done");
+}
+
 #[test]
 fn operations_on_a_killed_peer_fail_in_time() {
     let here = here();
