@@ -164,6 +164,7 @@ impl<T: Transport> State<T> {
             token::LISTENER => {
                 if let Some(id) = EpId::new(id) {
                     self.handle_listener(id);
+                    self.after();
                 }
             }
             token::ACCEPTING => {
