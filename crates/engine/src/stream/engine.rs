@@ -439,8 +439,9 @@ impl<B: Buffer> Engine<B> {
 
     /// The peer of a connection got a place in the address vector, or lost it: messages from
     /// it that are not received yet are from `src` now. Receives posted for that source
-    /// before do not see those that have arrived; [`Engine::fail_directed`] ends the receives
-    /// of a peer that loses its place, so that there are none.
+    /// before do not see those that have arrived. Those that name a peer which loses its place
+    /// stay posted: what becomes of operations in progress that name it is undefined
+    /// (`fi_av_remove`, man page `fi_av(3)`).
     pub fn set_source(&mut self, id: ConnId, src: FiAddr) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
