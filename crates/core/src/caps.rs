@@ -47,8 +47,9 @@ pub const fn is_rma_target(caps: Flags) -> bool {
         && (caps.intersects(flags![REMOTE_READ REMOTE_WRITE]) || !caps.intersects(RMA_DIRECTIONS))
 }
 
-/// Whether an endpoint with `caps` can start reads, writes or atomics: RMA or atomics that are
-/// not restricted to the target's side. One that may do either may do both, as in C.
+/// Whether an endpoint with `caps` is meant to start reads, writes or atomics, so that it needs a queue for them: RMA or
+/// atomics that are not restricted to the target's side. One that may do either may do both, and where it has a queue
+/// for its messages, so may one that is restricted, as in C: Charm++ asks for `FI_RMA` and `FI_REMOTE_READ`, and reads.
 #[must_use]
 pub const fn is_rma_initiator(caps: Flags) -> bool {
     caps.intersects(REMOTE_ACCESS)

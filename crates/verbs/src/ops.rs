@@ -310,7 +310,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn read(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        self.has(flags![RMA READ])?;
+        self.has(Flags::RMA)?;
         let sending = Sending {
             dest: FiAddr::UNSPEC,
             operation: Operation::Read(remote(call.remote, iov)?),
@@ -323,7 +323,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn write(&self, iov: &[UserBuf], call: &RmaCall<'_>) -> Result<()> {
-        self.has(flags![RMA WRITE])?;
+        self.has(Flags::RMA)?;
         let sending = Sending {
             dest: FiAddr::UNSPEC,
             operation: Operation::Write(remote(call.remote, iov)?, immediate(call.data)?),
@@ -336,7 +336,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn inject_write(&self, buf: UserBuf, at: RmaIov, data: Option<u64>, _: FiAddr) -> Result<()> {
-        self.has(flags![RMA WRITE])?;
+        self.has(Flags::RMA)?;
         let sending = Sending {
             dest: FiAddr::UNSPEC,
             operation: Operation::Write(remote(&[at], &[buf])?, immediate(data)?),
@@ -349,11 +349,7 @@ impl provider::Endpoint for Endpoint {
     }
 
     fn atomic(&self, operand: &[UserBuf], call: &AtomicCall<'_>) -> Result<()> {
-        let direction = match call.kind {
-            AtomicKind::Plain => Flags::WRITE,
-            _ => Flags::READ,
-        };
-        self.has(Flags::ATOMIC | direction)?;
+        self.has(Flags::ATOMIC)?;
         atomic::limit(call.kind, call.datatype, call.op)?;
         if call.data.is_some() {
             return Err(Errno::EOPNOTSUPP);
@@ -387,7 +383,7 @@ impl provider::Endpoint for Endpoint {
         at: RmaIov,
         _: FiAddr,
     ) -> Result<()> {
-        self.has(flags![ATOMIC WRITE])?;
+        self.has(Flags::ATOMIC)?;
         atomic::limit(AtomicKind::Plain, datatype, op)?;
         if operand.len() != atomic::LEN {
             return Err(Errno::EINVAL);

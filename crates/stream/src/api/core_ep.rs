@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ripstop_core::provider::Token;
-use ripstop_core::{Info, caps, hints};
+use ripstop_core::{Info, hints};
 use ripstop_engine::id::{ConnId, EpId};
 use ripstop_engine::matching::Matcher;
 use ripstop_engine::stream::EpConfig;
@@ -156,7 +156,6 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
             after_reads: info.tx.msg_order.intersects(attr::AFTER_READS),
             ..EpConfig::NONE
         })?;
-        let initiates = caps::is_rma_initiator(info.caps);
         let ep = EpState {
             token,
             routes: Vec::new(),
@@ -170,8 +169,8 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
                 .min(T::max_atomic(&domain.fabric.params)),
             tx_flags: info.tx.op_flags & TX_FLAGS,
             rx_flags: info.rx.op_flags & RX_FLAGS,
-            has_rma: initiates && info.caps.contains(Flags::RMA),
-            has_atomics: initiates && info.caps.contains(Flags::ATOMIC),
+            has_rma: info.caps.contains(Flags::RMA),
+            has_atomics: info.caps.contains(Flags::ATOMIC),
             has_coll: info.caps.contains(Flags::COLLECTIVE) && !is_msg,
             tx_selective: false,
             rx_selective: false,

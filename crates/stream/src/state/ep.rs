@@ -182,8 +182,8 @@ fn no_rma<T: Transport>() -> Errno {
     refused!(
         T::EpData,
         ENOSYS,
-        "an endpoint starts reads, writes and atomics only with the capability FI_RMA or FI_ATOMIC, \
-         and FI_READ or FI_WRITE where others of that kind are given; ask fi_getinfo for them"
+        "an endpoint starts reads and writes only with the capability FI_RMA, and atomics with FI_ATOMIC; \
+         ask fi_getinfo for them"
     )
 }
 
