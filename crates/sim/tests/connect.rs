@@ -158,6 +158,19 @@ fn only(world: &mut World, hosts: &[usize], steps: u64, step: u64) {
     }
 }
 
+/// Each node has sent a message to the other one. The first makes no progress until its time to connect is over; one
+/// connection then carries both messages.
+fn connects_though_the_first_node_is_away(mut world: World, seed: u64) {
+    only(&mut world, &[1], 100, AWAY / 100);
+    // The model does not allow for failures: no process has ended.
+    for (host, src) in [(0, 1), (1, 0)] {
+        world.perform(&recv(host, src));
+    }
+    world.settle();
+    assert_eq!(streams(&mut world, 0, 1), [1, 1], "seed {seed}");
+    world.finish();
+}
+
 #[test]
 fn a_peer_that_starts_and_asks_while_this_side_is_away_is_reached() {
     for seed in 0..40 {
@@ -169,15 +182,7 @@ fn a_peer_that_starts_and_asks_while_this_side_is_away_is_reached() {
         let peer = Node::open(&world.net, address(1), 7, &peer);
         world.nodes[1] = Some(peer.unwrap());
         world.perform(&send(1, 0, 10));
-        // The other node is back after its time to connect is over.
-        only(&mut world, &[1], 100, AWAY / 100);
-        // The model does not allow for failures: no process has ended.
-        for (host, src) in [(0, 1), (1, 0)] {
-            world.perform(&recv(host, src));
-        }
-        world.settle();
-        assert_eq!(streams(&mut world, 0, 1), [1, 1], "seed {seed}");
-        world.finish();
+        connects_though_the_first_node_is_away(world, seed);
     }
 }
 
@@ -190,13 +195,7 @@ fn a_request_of_the_peer_counts_that_comes_while_this_side_is_away() {
         world.net.lock().stall(1, AWAY / 3);
         world.perform(&send(0, 1, 10));
         only(&mut world, &[0, 1], 100, 1000);
-        only(&mut world, &[1], 100, AWAY / 100);
-        for (host, src) in [(0, 1), (1, 0)] {
-            world.perform(&recv(host, src));
-        }
-        world.settle();
-        assert_eq!(streams(&mut world, 0, 1), [1, 1], "seed {seed}");
-        world.finish();
+        connects_though_the_first_node_is_away(world, seed);
     }
 }
 

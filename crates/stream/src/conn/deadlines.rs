@@ -93,7 +93,7 @@ impl<T: Transport> State<T> {
         {
             let ep = connection.ep;
             self.handle_listener(ep);
-            for number in self.accepting.of(ep) {
+            for number in self.accepting.for_ep(ep) {
                 self.handle_accepting(number);
             }
         }

@@ -110,8 +110,8 @@ impl<T: Transport> AcceptQueue<T> {
         self.by_number.iter().filter_map(late).collect()
     }
 
-    /// The connections for an endpoint.
-    pub(crate) fn of(&self, ep: EpId) -> Vec<u32> {
+    /// The connections whose request is for an endpoint, and not read whole yet.
+    pub(crate) fn for_ep(&self, ep: EpId) -> Vec<u32> {
         let own = self
             .by_number
             .iter()
