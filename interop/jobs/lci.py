@@ -1,9 +1,8 @@
 """LCI's own tests over tcp and shm. Somebody has built it: RIPSTOP_LCI names the build folder."""
 
 import re
-import shutil
 
-from rig import place
+from rig import ctest, place
 from rig.case import Case, Failed
 from rig.library import Witness
 
@@ -40,8 +39,7 @@ def prepare(bench):
     """The tests are there, and what runs them."""
     if not tests():
         raise Failed(f"{OUTSIDE}={place.outside(OUTSIDE)} has no tests: build LCI with LCI_WITH_TESTS")
-    if not shutil.which("ctest"):
-        raise Failed("there is no ctest to run LCI's tests: install cmake")
+    ctest.require("LCI")
 
 
 def run(test, provider):
@@ -50,8 +48,7 @@ def run(test, provider):
     def body(bench):
         witness = Witness(bench)
         environment = bench.environment(**witness.environment, FI_PROVIDER=provider, TMPDIR=str(bench.scratch))
-        command = ["ctest", "--test-dir", place.outside(OUTSIDE), "--output-on-failure", "-R", f"^{test}$"]
-        bench.succeed(command, SECONDS, environment)
+        ctest.succeed(bench, place.outside(OUTSIDE), test, SECONDS, environment)
         # Tests of one kind are runs of one program with more and more processes.
         witness.require(f"lci_{re.sub(r'-[0-9]+$', '', test)}", 1, or_more=True)
 

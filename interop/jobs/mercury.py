@@ -1,9 +1,8 @@
 """Mercury's own tests over tcp, tcp;ofi_rxm and shm. Somebody has built it: RIPSTOP_MERCURY names the build folder."""
 
 import re
-import shutil
 
-from rig import place
+from rig import ctest, place
 from rig.case import Case, Failed
 from rig.library import Witness
 
@@ -32,8 +31,7 @@ def prepare(bench):
     """The tests are there, and what runs them."""
     if not tests():
         raise Failed(f"{OUTSIDE}={place.outside(OUTSIDE)} has no tests over OFI: see Testing/unit/hg there")
-    if not shutil.which("ctest"):
-        raise Failed("there is no ctest to run Mercury's tests: install cmake")
+    ctest.require("Mercury")
 
 
 def run(test):
@@ -42,8 +40,7 @@ def run(test):
     def body(bench):
         witness = Witness(bench)
         environment = bench.environment(**witness.environment)
-        command = ["ctest", "--test-dir", place.outside(OUTSIDE), "--output-on-failure", "-R", f"^mercury_{test}$"]
-        bench.succeed(command, SECONDS, environment)
+        ctest.succeed(bench, place.outside(OUTSIDE), f"mercury_{test}", SECONDS, environment)
         # Most tests are two or three runs of the same programs.
         witness.require(f"hg_test_{test.split('_')[0]}", 1, or_more=True)
         if not test.endswith("_self"):
