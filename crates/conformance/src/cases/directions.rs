@@ -13,7 +13,7 @@ cases! {
         both initiates_without_send:
             "an endpoint with FI_READ, FI_WRITE and FI_RECV reads and writes without FI_SEND";
         both atomics_without_send:
-            "an endpoint with FI_ATOMIC, FI_READ, FI_WRITE and FI_RECV starts atomics without FI_SEND";
+            "an endpoint with FI_ATOMIC starts atomics without FI_SEND, and where it names only the rights of peers";
         both target_initiates:
             "an endpoint with FI_RMA starts reads and writes also where it names FI_REMOTE_READ and FI_REMOTE_WRITE only"
                 = target;
@@ -67,9 +67,15 @@ fn inject(rig: &Rig<'_>, to: Remote) -> Outcome {
 }
 
 fn atomics_without_send(cx: &Cx<'_>) -> Outcome {
-    let mut spec = no_sender();
-    spec.caps |= Flags::ATOMIC;
-    let rig = Rig::open(cx, &spec)?;
+    let target = Flags::MSG | Flags::SEND | Flags::RECV | Flags::RMA | RIGHTS;
+    for caps in [no_sender().caps, target] {
+        atomics_start(cx, caps | Flags::ATOMIC)?;
+    }
+    Ok(())
+}
+
+fn atomics_start(cx: &Cx<'_>, caps: Flags) -> Outcome {
+    let rig = Rig::open(cx, &spec(caps))?;
     let target = rig.expose(B, &5_u64.to_ne_bytes(), RIGHTS)?;
     let add = (Datatype::Uint64, AtomicOp::Sum);
     for (kind, was) in [(AtomicKind::Plain, None), (AtomicKind::Fetch, Some(6_u64))] {

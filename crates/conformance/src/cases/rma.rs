@@ -1,6 +1,6 @@
 //! `fi_rma`(3).
 
-pub(super) mod denied;
+mod denied;
 mod events;
 mod fence;
 mod memfd;

@@ -44,12 +44,7 @@ fn talking<'a>(cx: &Cx<'a>) -> Step<Rig<'a>> {
 
 /// The operation is denied, memory is as before, and both sides go on.
 #[track_caller]
-pub(in crate::cases) fn denied(
-    rig: &Rig<'_>,
-    post: Post,
-    target: &Target,
-    bytes: &[u8],
-) -> Outcome {
+pub(super) fn denied(rig: &Rig<'_>, post: Post, target: &Target, bytes: &[u8]) -> Outcome {
     let token = rig.post(A, post)?;
     rig.failed(A, token)?;
     rig.unchanged(target, bytes)?;
