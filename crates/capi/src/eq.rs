@@ -27,7 +27,7 @@ use crate::strerror::strerror;
 use crate::tables::{operations, table};
 use crate::wait::{self, Waits, timeout};
 use crate::waitset::{self, WaitSet};
-use event_out::{Buffer, EventOut};
+use event_out::{Buffer, EventOut, consumes};
 use kept::Kept;
 
 /// What an event queue's object holds.
@@ -127,10 +127,9 @@ trampolines! { []
     extern "C" fn read(
         this: This<EqBody>, event: Out<u32>, buf: Buffer(buf, len), flags: u64,
     ) -> isize {
-        let read = EventOut::new(event, buf, flags).and_then(|out| {
-            this.eq
-                .read_with(out.consume, |event| out.write(event, &mut this.kept.lock()))
-        });
+        let out = EventOut::new(event, buf, consumes("fi_eq_read", flags));
+        let write = |event: &Event| out.write(event, &mut this.kept.lock());
+        let read = this.eq.read_with(out.consume, write);
         this.drop_stale();
         counted(read)
     }
@@ -138,10 +137,9 @@ trampolines! { []
     extern "C" fn sread(
         this: This<EqBody>, event: Out<u32>, buf: Buffer(buf, len), wait: c_int, flags: u64,
     ) -> isize {
-        let read = EventOut::new(event, buf, flags).and_then(|out| {
-            let write = |event: &Event| out.write(event, &mut this.kept.lock());
-            this.eq.sread_with(timeout(wait), out.consume, write)
-        });
+        let out = EventOut::new(event, buf, consumes("fi_eq_sread", flags));
+        let write = |event: &Event| out.write(event, &mut this.kept.lock());
+        let read = this.eq.sread_with(timeout(wait), out.consume, write);
         this.drop_stale();
         counted(read)
     }
@@ -150,10 +148,8 @@ trampolines! { []
         if entry.at.is_null() {
             return fail(errno::missing("fi_eq_readerr", "buf")) as isize;
         }
-        if flags & !abi::FI_PEEK != 0 {
-            return fail(Errno::EBADFLAGS) as isize;
-        }
-        counted(this.eq.read_error(flags == 0).map(|error| {
+        let consume = consumes("fi_eq_readerr", flags);
+        counted(this.eq.read_error(consume).map(|error| {
             entry.write(&error, &this);
             size_of::<abi::fi_eq_err_entry>()
         }))

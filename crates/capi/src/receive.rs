@@ -3,9 +3,11 @@
 use core::ffi::c_void;
 
 use ripstop_abi as abi;
+use ripstop_core::fi_log;
+use ripstop_core::log::{Level, Subsys};
 use ripstop_core::provider::{DataCall, RecvKind};
 use ripstop_mem::UserBuf;
-use ripstop_types::{FiAddr, Flags, Result};
+use ripstop_types::{Errno, FiAddr, Flags, Result};
 
 use crate::buffers::{Dst, Segments};
 use crate::edge::{Array, In, Whole, trampolines};
@@ -149,8 +151,19 @@ receives! { tagged: fi_msg_tagged, "fi_tsendmsg or fi_trecvmsg",
 }
 
 trampolines! { [B: Receiver]
-    /// `fi_cancel`.
+    /// `fi_cancel`. What has ended, and so cannot be found, is no error (`fi_endpoint(3)`): its completion is in the queue.
     extern "C" fn cancel(this: This<B, abi::fid>, context: *mut c_void) -> isize {
-        status(this.cancel(context.expose_provenance()))
+        match this.cancel(context.expose_provenance()) {
+            Err(Errno::ENOENT) => {
+                fi_log!(
+                    "core",
+                    Level::Debug,
+                    Subsys::EpCtrl,
+                    "fi_cancel: nothing with the context {context:?} waits any more"
+                );
+                0
+            }
+            done => status(done),
+        }
     }
 }

@@ -5,6 +5,8 @@ use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use ripstop_abi as abi;
+use ripstop_core::fi_info;
+use ripstop_core::log::Subsys;
 use ripstop_core::provider::{Direction, Domain, Endpoint};
 use ripstop_types::{AddrFormat, Errno, Flags, Result};
 
@@ -153,12 +155,20 @@ fn bind_to<D: Domain, M: Defaults>(
         abi::FI_CLASS_CQ => {
             let cq = other.cast::<CqBody<D>>(class)?;
             same_domain("the completion queue", &this.domain, &cq.domain)?;
+            if !flags.intersects(Flags::SEND | Flags::RECV) {
+                not_bound("completion queue");
+                return Ok(());
+            }
             this.ep.bind_cq(&cq.cq, flags)?;
             this.shared.lock().cq(cq, flags);
             Ok(())
         }
         abi::FI_CLASS_CNTR => {
             let counter = counter::of_domain::<D>(other, &this.domain)?;
+            if flags.is_empty() {
+                not_bound("counter");
+                return Ok(());
+            }
             this.ep.bind_counter(counter, flags)
         }
         abi::FI_CLASS_AV => {
@@ -192,6 +202,15 @@ fn bind_to<D: Domain, M: Defaults>(
         }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// As in C, an object that is bound for no operation is not bound.
+fn not_bound(what: &str) {
+    fi_info!(
+        "core",
+        Subsys::EpCtrl,
+        "fi_ep_bind: a {what} for no operation counts and reports nothing, so it is not bound; say in flags what it is for"
+    );
 }
 
 /// The flags that a binding to an object of this class may carry.

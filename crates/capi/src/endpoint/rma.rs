@@ -142,12 +142,15 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Reads the vector of a message.
+    /// Reads the vector of a message; one of no pieces is for a write that carries only its CQ data.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] pieces or a null vector.
+    /// [`Errno::EINVAL`] for more than [`IOV_LIMIT`] pieces or a null vector of some.
     pub(crate) fn of(msg: Whole<'_, abi::fi_msg_rma>) -> Result<Self> {
-        let given = vector("fi_readmsg or fi_writemsg", msg.rma_iov())?;
+        let given = match msg.rma_iov() {
+            none if none.count() == 0 => &[],
+            some => vector("fi_readmsg or fi_writemsg", some)?,
+        };
         let mut places = [RmaIov::default(); IOV_LIMIT];
         for (place, iov) in places.iter_mut().zip(given) {
             *place = RmaIov {

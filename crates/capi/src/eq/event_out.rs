@@ -6,12 +6,12 @@ use core::ptr;
 
 use ripstop_abi as abi;
 use ripstop_core::eq::Event;
-use ripstop_core::{FidToken, Info};
+use ripstop_core::log::{Level, Subsys};
+use ripstop_core::{FidToken, Info, fi_log};
 use ripstop_types::{Errno, Result};
 
 use super::kept::Kept;
 use crate::edge::{Out, arguments};
-use crate::errno;
 use crate::object::pointer;
 
 arguments! {
@@ -56,20 +56,12 @@ pub(super) struct EventOut<'a> {
 
 impl<'a> EventOut<'a> {
     /// As in C, each of the two places may be null: then that part is not asked for.
-    ///
-    /// # Errors
-    /// [`Errno::EBADFLAGS`] for other flags than `FI_PEEK`.
-    pub(super) fn new(event: Out<'a, u32>, buf: Buffer<'a>, flags: u64) -> Result<Self> {
-        if flags & !abi::FI_PEEK != 0 {
-            let why = "flags other than FI_PEEK are unknown; leave them out";
-            return Err(errno::refused("fi_eq_read", why, Errno::EBADFLAGS));
-        }
-        let consume = flags == 0;
-        Ok(Self {
+    pub(super) const fn new(event: Out<'a, u32>, buf: Buffer<'a>, consume: bool) -> Self {
+        Self {
             event,
             buf,
             consume,
-        })
+        }
     }
 
     /// Writes the entry of an event, and then which event it is; returns the number of bytes, which is 0 without a
@@ -113,6 +105,19 @@ impl<'a> EventOut<'a> {
         let info = kept.hand_out(info, self.consume)?;
         self.buf.put(cm_entry(pep, info), data)
     }
+}
+
+/// Whether a read removes the event from the queue, as it does without `FI_PEEK`. As in C, other flags mean nothing.
+pub(super) fn consumes(call: &str, flags: u64) -> bool {
+    if flags & !abi::FI_PEEK != 0 {
+        fi_log!(
+            "core",
+            Level::Debug,
+            Subsys::Eq,
+            "{call}: flags other than FI_PEEK are ignored"
+        );
+    }
+    flags & abi::FI_PEEK == 0
 }
 
 /// The entry of an event of connection management.

@@ -6,7 +6,7 @@ use super::c_edge;
 use crate::case::{Cx, Outcome, Stop, cases, offered, refused};
 use crate::ensure;
 use crate::pace::soon;
-use crate::rig::{A, B, Rig, Spec};
+use crate::rig::{A, B, Rig, Spec, bare};
 use crate::subject::{CqAttr, EpOption, Fid, Post};
 
 cases! {
@@ -42,6 +42,8 @@ cases! {
     fi_endpoint {
         both option_short: "an option that does not fit says FI_ETOOSMALL and the length";
         both option_set_short: "an option set from too few bytes is refused";
+        both bind_nothing: "a completion queue that is bound for no direction is not bound";
+        both cancel_ended: "fi_cancel of what has ended is no error";
         both alias: "an endpoint with an alias does not close before it";
     }
 }
@@ -104,6 +106,34 @@ fn null_cntr(cx: &Cx<'_>) -> Outcome {
     all_refused(cx, Some(cntr))?;
     cx.s.close(cntr)?;
     rig.close()
+}
+
+fn bind_nothing(cx: &Cx<'_>) -> Outcome {
+    c_edge(cx)?;
+    let rig = bare(cx, &Spec::default())?;
+    let domain = cx.s.domain(rig.fabric, &rig.info)?;
+    let ep = cx.s.endpoint(domain, &rig.info)?;
+    let (unused, cq) = (
+        cx.s.cq(domain, CqAttr::default())?,
+        cx.s.cq(domain, CqAttr::default())?,
+    );
+    cx.s.bind(ep, unused, Flags::empty())?;
+    cx.s.bind(ep, unused, Flags::SELECTIVE_COMPLETION)?;
+    cx.s.bind(ep, cq, Flags::SEND | Flags::RECV)?;
+    cx.s.close(ep)?;
+    cx.s.close(unused)?;
+    Ok(())
+}
+
+fn cancel_ended(cx: &Cx<'_>) -> Outcome {
+    c_edge(cx)?;
+    let rig = Rig::open(cx, &Spec::default())?;
+    let recv = rig.post(B, Post::recv(8))?;
+    let send = rig.post(A, Post::send(*b"done"))?;
+    rig.sent(A, send)?;
+    rig.s.cancel(rig.sides[B].ep, recv)?;
+    rig.arrives(recv, b"done")?;
+    rig.finish()
 }
 
 /// Where an error entry has its reason.
