@@ -117,6 +117,7 @@ impl Spec {
         order: MsgOrder;
         progress: Progress;
         rma_counters: bool;
+        rx_op_flags: Flags;
         rx_size: usize;
         selective: Flags;
         shared_rx: bool;

@@ -130,14 +130,14 @@ impl<B: Buffer> Engine<B> {
     /// Accepts a read or write for a connection. Its header is put into `header`.
     ///
     /// # Errors
-    /// [`Errno::EINVAL`] unless both sides are equally long; otherwise as [`Engine::send`].
+    /// [`Errno::EINVAL`] unless both sides are equally long, no pieces at the peer being of no bytes; otherwise as [`Engine::send`].
     pub fn rma(
         &mut self,
         conn_id: ConnId,
         rma: &Rma<B>,
         header: &mut [u8; MAX_HEADER],
     ) -> Result<RmaPlan> {
-        if rma.remote.is_empty() || rma.remote.total_len() != Ok(rma.iov.len()) {
+        if rma.remote.total_len() != Ok(rma.iov.len()) {
             return Err(Errno::EINVAL);
         }
         let (conn, ep, limits) = self.with_room(conn_id)?;

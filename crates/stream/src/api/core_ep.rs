@@ -150,7 +150,7 @@ impl<T: Transport, K: Mode> EndpointCore<T, K> {
         let srx = state.engine.open_srx(matcher)?;
         let id = state.engine.open_ep(EpConfig {
             srx: Some(srx),
-            tx_size: info.tx.size.max(1),
+            tx_size: domain.tx_room(info.tx.size),
             source: info.caps.contains(Flags::SOURCE) && !is_msg,
             source_err: info.caps.contains(Flags::SOURCE_ERR) && !is_msg,
             after_reads: info.tx.msg_order.intersects(attr::AFTER_READS),

@@ -269,6 +269,12 @@ impl<T: Transport, K: Mode> Domain<T, K> {
             .collect()
     }
 
+    /// How many operations an endpoint has under way at most, of which so many were asked for. As in C, that is a number that
+    /// fits, not a limit: programs that ask for few take `FI_EAGAIN` for the end.
+    pub(crate) fn tx_room(&self, asked: usize) -> usize {
+        asked.max(self.fabric.tunables().tx_size).max(1)
+    }
+
     /// The state, with the note that the application is active.
     #[inline]
     pub(crate) fn lock(&self) -> <K::Lock<State<T>> as Lock<State<T>>>::Guard<'_> {

@@ -99,10 +99,19 @@ impl<T: Transport, K: Mode> provider::Endpoint for Endpoint<T, K> {
     }
 
     fn bind_av(&self, av: &Arc<Av<T, K>>) -> Result<()> {
-        if self.ep_type != EpType::Rdm || self.part != Part::Whole {
+        if self.part != Part::Whole {
             return Err(Errno::EINVAL);
         }
         self.domain.check_same(&av.domain, "the address vector")?;
+        if self.ep_type != EpType::Rdm {
+            // As in C: programs bind one whatever the type is.
+            log_info!(
+                T::EpCtrl,
+                "an endpoint of type {:?} has no use for an address vector; it is not bound",
+                self.ep_type
+            );
+            return Ok(());
+        }
         bind_once(&mut self.not_enabled()?.av, av)
     }
 

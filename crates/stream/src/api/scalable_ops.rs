@@ -95,7 +95,7 @@ impl<T: Transport, K: Mode> provider::ScalableEp for ScalableEp<T, K> {
             }
             ep.tx_selective = false;
         }
-        let size = made.size.max(1);
+        let size = self.domain.tx_room(made.size);
         state
             .engine
             .change_ep(core.id, |config| config.tx_size = size);

@@ -40,7 +40,10 @@ impl<T: Transport> State<T> {
         let Some(state) = self.eps.get(ep) else {
             return Err(Errno::EOPBADSTATE);
         };
-        let given = flags.unwrap_or(state.rx_flags);
+        let mut given = flags.unwrap_or(state.rx_flags);
+        if flags.is_none() && given.contains(Flags::MULTI_RECV) && !takes_several(&recv) {
+            given.remove(Flags::MULTI_RECV);
+        }
         recv.completion = !state.rx_selective || given.contains(Flags::COMPLETION);
         if let Some(rdm) = &state.rdm {
             recv.want.src = PeerContext::source(recv.want.src, rdm.ctx_bits);
@@ -153,7 +156,7 @@ impl<T: Transport> State<T> {
             return Err(Errno::EINVAL);
         } else {
             if flags.contains(Flags::MULTI_RECV) {
-                if recv.want.tag.is_some() || recv.iov.segments().len() > 1 {
+                if !takes_several(&recv) {
                     return Err(Errno::EINVAL);
                 }
                 recv.multi = true;
@@ -191,6 +194,11 @@ impl<T: Transport> State<T> {
         }
         off_fast_path(move || self.recv(ep, kind, Iov::one(buf), src, context, flags))
     }
+}
+
+/// Whether several messages can go into a receive (`FI_MULTI_RECV`): one buffer, and no tag.
+fn takes_several(recv: &Recv<UserBuf>) -> bool {
+    recv.want.tag.is_none() && recv.iov.segments().len() <= 1
 }
 
 /// A receive as the engine takes it.

@@ -232,6 +232,13 @@ impl<T: Transport> State<T> {
                 "no device makes a write durable: leave out FI_COMMIT_COMPLETE, or use the provider tcp"
             ));
         }
+        if RegisteringOf::<T>::SUPPORTED && call.remote.is_empty() {
+            return Err(refused!(
+                T::EpData,
+                EINVAL,
+                "a device reads and writes one piece of memory or more; name one of no bytes (rma_iov_count 1)"
+            ));
+        }
         let mut rma = Rma {
             kind,
             iov,

@@ -16,6 +16,7 @@ cases! {
         both multi_recv_unexpected: "messages that waited fill the buffer too";
         both multi_recv_data: "CQ data comes with each message" = data;
         both multi_recv_cancel: "a canceled buffer is released" = cancel;
+        both multi_recv_default: "as a default it is not for tagged receives" = default;
         both multi_recv_option: "FI_OPT_MIN_MULTI_RECV is read back" = option;
     }
 }
@@ -196,4 +197,13 @@ fn option(cx: &Cx<'_>) -> Outcome {
         ensure!(read == value, "set to {value}, read as {read}");
     }
     Ok(())
+}
+
+fn default(cx: &Cx<'_>) -> Outcome {
+    let spec = spec().caps(Flags::TAGGED);
+    let rig = Rig::open(cx, &spec.rx_op_flags(Flags::MULTI_RECV))?;
+    let tagged = rig.post(B, Post::trecv(7, 0, 16))?;
+    rig.complete(A, Post::tsend(7, *b"with a tag"))?;
+    rig.arrives(tagged, b"with a tag")?;
+    rig.finish()
 }

@@ -14,6 +14,7 @@ cases! {
         both writedata:
             "remote CQ data of a write is announced at the target when the bytes are there";
         both writedata_msg: "FI_REMOTE_CQ_DATA is a flag of fi_writemsg too";
+        both writedata_nothing: "a write of no pieces of memory brings its CQ data";
         both inject_writedata: "fi_inject_writedata is announced at the target and silent at home";
         both silent_target: "without CQ data the target's queue hears of nothing";
         both delivery_complete: "after delivery complete the bytes are in the peer's memory";
@@ -81,6 +82,26 @@ fn writedata_msg(cx: &Cx<'_>) -> Outcome {
     rig.holds(&target, &overlaid(&[0; 40], 4, b"with data"))?;
     // A receive is not used up by it.
     rig.exchange(A, B, b"a message")?;
+    rig.finish()
+}
+
+fn writedata_nothing(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma())?;
+    if cx.setup.provider.starts_with("verbs") {
+        return Err(Stop::not_offered(
+            "a device writes one piece of memory or more",
+        ));
+    }
+    let data = fitting(&rig);
+    let target = rig.expose(B, &[], OPEN)?;
+    for flags in [Flags::COMPLETION, Flags::DELIVERY_COMPLETE] {
+        let nothing = Post::write(*b"", target.at(0, 0));
+        let nothing = nothing.iov(Vec::new()).remote(Vec::new());
+        let token = rig.post(A, nothing.data(data).flags(flags))?;
+        announced(&rig, data)?;
+        rig.done(A, token)?;
+    }
+    rig.exchange(A, B, b"after")?;
     rig.finish()
 }
 

@@ -118,6 +118,10 @@ fn the_two_sides_are_equally_long() {
     assert_eq!(f.start(&wrong).err(), Some(Errno::EINVAL));
     wrong.remote = RmaIovs::NONE;
     assert_eq!(f.start(&wrong).err(), Some(Errno::EINVAL));
+    let mut nothing = rma(RmaKind::Write, 1, 0);
+    nothing.remote = RmaIovs::NONE;
+    f.start(&nothing).unwrap();
+    assert_eq!(f.done(), [1]);
     assert_eq!(f.engine.outstanding(f.ep), 0);
 }
 
