@@ -30,7 +30,7 @@ pub struct TxAttr {
     pub comp_order: u64,
     /// Largest injected message in bytes.
     pub inject_size: usize,
-    /// Operations that can be outstanding.
+    /// Operations that can be outstanding at least; more may be.
     pub size: usize,
     /// Entries of a local I/O vector.
     pub iov_limit: usize,

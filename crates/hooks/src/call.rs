@@ -129,6 +129,8 @@ pub struct Transfer {
     pub flags: Option<u64>,
     /// Its tag, 0 without one.
     pub tag: u64,
+    /// Whether it has a tag.
+    pub is_tagged: bool,
     /// Whether it ends with the call (`fi_inject`), so that no completion follows.
     pub is_injected: bool,
 }

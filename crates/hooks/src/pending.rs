@@ -221,9 +221,9 @@ impl Slot {
 }
 
 impl Transfer {
-    /// Whether it stays under way for several completions.
+    /// Whether it stays under way for several completions. No tagged receive does.
     pub(crate) fn is_multi(&self, by_default: u64) -> bool {
-        self.flags.unwrap_or(by_default) & abi::FI_MULTI_RECV != 0
+        !self.is_tagged && self.flags.unwrap_or(by_default) & abi::FI_MULTI_RECV != 0
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Given {
 /// Values of these parameters.
 #[derive(Clone, Debug)]
 pub struct Tunables {
-    /// Entries of a transmit context whose opener names no number.
+    /// Entries of a transmit context whose opener names no number, or fewer.
     pub tx_size: usize,
     /// Entries of a receive context whose opener names no number.
     pub rx_size: usize,
@@ -146,7 +146,7 @@ const fn numbers(defaults: &Defaults) -> [Number; 9] {
             name: "tx_size",
             default: 1024,
             bounds: 0..=usize::MAX,
-            help: "define default tx context size (default: #)",
+            help: "define default tx context size; a program that asks for fewer has as many (default: #)",
         },
         Number {
             name: "rx_size",

@@ -415,8 +415,8 @@ impl provider::Endpoint for Endpoint {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// A device takes no request back.
+    /// A device takes no request back, as C's verbs says it.
     fn cancel(&self, _: Context) -> Result<()> {
-        Err(Errno::ENOENT)
+        Err(Errno::ENOSYS)
     }
 }

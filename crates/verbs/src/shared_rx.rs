@@ -281,9 +281,9 @@ impl provider::SharedRx for SharedRx {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// A device takes no request back.
+    /// A device takes no request back, as C's verbs says it.
     fn cancel(&self, _: Context) -> Result<()> {
-        Err(Errno::ENOENT)
+        Err(Errno::ENOSYS)
     }
 
     fn option(&self, _: EpOption) -> Result<usize> {

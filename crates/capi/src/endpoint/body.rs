@@ -112,7 +112,11 @@ impl<D: Domain, M: Defaults> Options for EpBody<D, M> {
 impl<D: Domain, M: Defaults> Receiver for EpBody<D, M> {
     #[inline(always)]
     fn post(&self, kind: RecvKind, iov: &[UserBuf], src: FiAddr, context: usize) -> Result<()> {
-        self.recv(kind, iov, src, context, self.defaults.rx())
+        let flags = self.defaults.rx().map(|flags| match kind {
+            RecvKind::Msg => flags,
+            RecvKind::Tagged { .. } => flags - Flags::MULTI_RECV,
+        });
+        self.recv(kind, iov, src, context, flags)
     }
 
     #[inline(always)]

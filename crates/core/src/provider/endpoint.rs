@@ -47,11 +47,11 @@ pub trait Endpoint: Sized + 'static {
         flags: Flags,
     ) -> Result<()>;
 
-    /// Binds the address vector (RDM).
+    /// Binds the address vector (RDM). A connected endpoint has no use for one, and ignores or refuses it.
     ///
     /// # Errors
-    /// [`Errno::EDOMAIN`] for one of another domain, [`Errno::EINVAL`] for an enabled endpoint, one that is no whole
-    /// RDM endpoint, or a second one.
+    /// [`Errno::EDOMAIN`] for one of another domain, [`Errno::EINVAL`] for an enabled endpoint, one that is a context of
+    /// another, or a second one.
     fn bind_av(&self, av: &Arc<<Self::Domain as Domain>::Av>) -> Result<()>;
 
     /// Binds the event queue (MSG).

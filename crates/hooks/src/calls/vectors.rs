@@ -30,6 +30,7 @@ pub(super) const fn one(
         context: ptr::null_mut(),
         flags: None,
         tag: 0,
+        is_tagged: false,
         is_injected: false,
     })
 }
@@ -146,7 +147,7 @@ impl Operation {
     /// With this tag.
     #[inline(always)]
     pub(super) const fn tag(mut self, tag: u64) -> Self {
-        self.0.tag = tag;
+        (self.0.tag, self.0.is_tagged) = (tag, true);
         self
     }
 

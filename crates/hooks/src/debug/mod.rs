@@ -256,6 +256,18 @@ impl Watch for Object {
         let Some(other) = like::<Self>(other) else {
             return;
         };
+        let directions = match other.report.name.class {
+            abi::FI_CLASS_CQ => abi::FI_TRANSMIT | abi::FI_RECV,
+            _ => u64::MAX,
+        };
+        let counts = matches!(
+            other.report.name.class,
+            abi::FI_CLASS_CQ | abi::FI_CLASS_CNTR
+        );
+        if counts && flags & directions == 0 {
+            // Bound for nothing, it is not in use.
+            return;
+        }
         self.queues.bound(&other.queues, flags);
         objects::bound(self.report.name.id, other.report.name.id);
         if let Some(endpoint) = &self.endpoint {

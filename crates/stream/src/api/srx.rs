@@ -15,7 +15,7 @@ use ripstop_types::{Context, Errno, FiAddr, Flags, Result};
 use crate::api::counter::Counter;
 use crate::api::cq::Cq;
 use crate::api::domain::{Domain, Mode};
-use crate::rx::post::new_recv;
+use crate::rx::post::{new_recv, recv_flags};
 use crate::state::ep::PeerContext;
 use crate::state::held::{At, Held, Owner, SrxAt};
 use crate::transport::Transport;
@@ -176,7 +176,7 @@ impl<T: Transport, K: Mode> provider::SharedRx for SharedRx<T, K> {
     ) -> Result<()> {
         let src = PeerContext::source(src, self.ctx_bits.load(Ordering::Relaxed));
         let recv = new_recv(kind, Iov::new(iov)?, src, context);
-        let flags = flags.unwrap_or(self.flags);
+        let flags = flags.unwrap_or_else(|| recv_flags(self.flags, &recv));
         let cq = self.cq();
         if flags.contains(Flags::PEEK) && cq.is_none() {
             return Err(Errno::ENOCQ);

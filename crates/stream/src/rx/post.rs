@@ -40,10 +40,7 @@ impl<T: Transport> State<T> {
         let Some(state) = self.eps.get(ep) else {
             return Err(Errno::EOPBADSTATE);
         };
-        let mut given = flags.unwrap_or(state.rx_flags);
-        if flags.is_none() && given.contains(Flags::MULTI_RECV) && !takes_several(&recv) {
-            given.remove(Flags::MULTI_RECV);
-        }
+        let given = flags.unwrap_or_else(|| recv_flags(state.rx_flags, &recv));
         recv.completion = !state.rx_selective || given.contains(Flags::COMPLETION);
         if let Some(rdm) = &state.rdm {
             recv.want.src = PeerContext::source(recv.want.src, rdm.ctx_bits);
@@ -156,7 +153,7 @@ impl<T: Transport> State<T> {
             return Err(Errno::EINVAL);
         } else {
             if flags.contains(Flags::MULTI_RECV) {
-                if !takes_several(&recv) {
+                if recv.want.tag.is_some() || recv.iov.segments().len() > 1 {
                     return Err(Errno::EINVAL);
                 }
                 recv.multi = true;
@@ -196,9 +193,13 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// Whether several messages can go into a receive (`FI_MULTI_RECV`): one buffer, and no tag.
-fn takes_several(recv: &Recv<UserBuf>) -> bool {
-    recv.want.tag.is_none() && recv.iov.segments().len() <= 1
+/// The flags of a receive that was posted without any, from those of its context: `FI_MULTI_RECV` is for receives without a tag.
+#[inline]
+pub(crate) fn recv_flags(of_context: Flags, recv: &Recv<UserBuf>) -> Flags {
+    match recv.want.tag {
+        None => of_context,
+        Some(_) => of_context - Flags::MULTI_RECV,
+    }
 }
 
 /// A receive as the engine takes it.

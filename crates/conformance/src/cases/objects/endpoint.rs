@@ -21,6 +21,7 @@ cases! {
         both enable_later: "an endpoint that could not be enabled can be after binding more";
         both bind_wrong_object: "an endpoint does not take a fabric, a domain or itself";
         both bind_wrong_flags: "flags that make no sense for a queue are refused";
+        both small_queue: "a transmit queue that was asked to be small takes what another takes";
         both bind_twice: "a second queue for one direction is refused";
         both bind_other_domain: "a queue or a counter of another domain is FI_EDOMAIN";
         rdm bind_av_domain: "an address vector of another domain is FI_EDOMAIN";
@@ -184,6 +185,19 @@ fn bind_wrong_flags(cx: &Cx<'_>) -> Outcome {
     }
     cx.s.bind(ep, cq, BOTH)?;
     Ok(())
+}
+
+fn small_queue(cx: &Cx<'_>) -> Outcome {
+    let rig = Rig::open(cx, &Spec::rma().tx_size(4))?;
+    rig.exchange(A, B, b"first")?;
+    let target = rig.expose(B, &[0; 8], Flags::REMOTE_WRITE)?;
+    let write = |number: u64| Post::write(number.to_ne_bytes(), target.at(0, 8));
+    // None of these may say FI_EAGAIN.
+    let writes: Vec<_> = (0..500)
+        .map(|number| rig.try_post(A, write(number)))
+        .collect::<Result<_, _>>()?;
+    rig.all_done(A, writes)?;
+    rig.finish()
 }
 
 fn bind_twice(cx: &Cx<'_>) -> Outcome {

@@ -157,7 +157,7 @@ impl Settings {
             tx_size: size(
                 "tx_size",
                 SIZE,
-                "define default tx context size (default: #)",
+                "define default tx context size; a program that asks for fewer has as many (default: #)",
             ),
             rx_size: size(
                 "rx_size",
