@@ -121,6 +121,7 @@ fn the_two_sides_are_equally_long() {
     let mut nothing = rma(RmaKind::Write, 1, 0);
     nothing.remote = RmaIovs::NONE;
     f.start(&nothing).unwrap();
+    f.flush();
     assert_eq!(f.done(), [1]);
     assert_eq!(f.engine.outstanding(f.ep), 0);
 }
