@@ -87,9 +87,7 @@ fn open_domain<F: Fabric>(
     info: InfoIn<'_, *mut abi::fi_info>,
     context: *mut c_void,
 ) -> Result<*mut abi::fid_domain> {
-    let mut info = read::without_contexts("fi_domain", info)?;
-    // A connection request belongs to the endpoint.
-    info.handle = None;
+    let info = read::without_contexts("fi_domain", info)?;
     let (api, parent) = (this.api, Arc::clone(&this.fabric));
     let made = if F::needs_lock(&info) {
         let domain = this.fabric.safe_domain(&info)?;

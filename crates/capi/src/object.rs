@@ -11,6 +11,8 @@ use core::marker::PhantomData;
 use core::mem::{MaybeUninit, offset_of};
 use core::ops::Deref;
 use core::ptr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ripstop_abi as abi;
 use ripstop_core::FidToken;
@@ -37,6 +39,19 @@ pub(crate) trait Body: Sized + 'static {
 
     /// Called before the object goes, with its address.
     fn closing(&self, _fid: *mut abi::fid) {}
+}
+
+/// Whether others own an object for longer than a call of another thread takes that looks at it, such as its progress.
+pub(crate) fn stays_held<T: ?Sized>(object: &Arc<T>) -> bool {
+    const MOST: Duration = Duration::from_millis(100);
+    let start = Instant::now();
+    while Arc::strong_count(object) > 1 {
+        if start.elapsed() > MOST {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
 }
 
 /// Declares the body of an object that is in use as long as others own what its field holds.

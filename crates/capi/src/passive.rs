@@ -36,7 +36,8 @@ impl<F: Fabric> Body for PepBody<F> {
     type Head = abi::fid_pep;
 
     fn in_use(&self) -> bool {
-        Arc::strong_count(&self.pep) > 1
+        // Its own progress, in a thread that reads the event queue, is no use of it.
+        object::stays_held(&self.pep)
     }
 
     fn closing(&self, fid: *mut abi::fid) {

@@ -55,6 +55,14 @@ impl<D: Domain> Member<D> {
             }
         }
     }
+
+    /// Makes progress; what it has stays news.
+    fn progress(&self) {
+        match &self.what {
+            What::Cq(cq) => _ = cq.poll(),
+            What::Counter(counter, _) => _ = counter.read(),
+        }
+    }
 }
 
 impl<D: Domain> PollBody<D> {
@@ -132,8 +140,8 @@ fn member<D: Domain>(domain: &Arc<D>, fid: AnyFid<'_>) -> Result<What<D>> {
         }
         Some(abi::FI_CLASS_CNTR) => {
             let counter = Arc::clone(counter::of_domain::<D>(fid, domain)?);
-            let seen = [counter.read(), counter.read_error()];
-            Ok(What::Counter(counter, seen))
+            // What was counted before is news, as in C.
+            Ok(What::Counter(counter, [0; 2]))
         }
         _ => {
             let why = "a poll set has completion queues and counters only";
@@ -160,18 +168,20 @@ impl Contexts<'_> {
     }
 
     /// Writes the contexts of members that have something, which are `room` at most, as
-    /// [`Contexts::room`] says; returns how many.
+    /// [`Contexts::room`] says; returns how many. All members make progress.
     fn fill<D: Domain>(&self, room: usize, members: &mut [Member<D>]) -> c_int {
         let mut found = 0;
-        let news = members.iter_mut().filter_map(|member| {
-            // SAFETY: an object is open as long as it is a member.
-            member.has_news().then(|| unsafe { (*member.fid).context })
-        });
-        for context in news.take(room) {
-            // SAFETY: not null, and one of `room` elements.
-            unsafe { self.at.wrapping_add(found as usize).write(context) };
-            found += 1;
+        for member in members {
+            if found == room {
+                member.progress();
+                continue;
+            }
+            if member.has_news() {
+                // SAFETY: an object is open as long as it is a member; `at` is not null, and `found` one of `room` elements.
+                unsafe { self.at.wrapping_add(found).write((*member.fid).context) };
+                found += 1;
+            }
         }
-        found
+        found as c_int
     }
 }

@@ -84,7 +84,9 @@ impl WaitSet {
                 return Err(Errno::ETIMEDOUT);
             }
             match self.epoll.wait(&mut events, left) {
-                Ok(_) | Err(Errno::EINTR) => {}
+                // Another thread that waits may see first what has come, and take it for its own alone.
+                Ok(1..) => return Ok(()),
+                Ok(0) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -10,6 +10,7 @@ mod c;
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use c::*;
 use ripstop_abi::*;
@@ -304,6 +305,31 @@ fn connections_refuse_bad_input() {
     );
     assert_eq!(op!(pep, cm.reject(pep.cast(), ptr::null(), 0)), -FI_EINVAL);
     assert_eq!(close(pep), 0);
+}
+
+#[test]
+fn a_passive_endpoint_closes_while_another_thread_reads_its_events() {
+    let info = loopback(FI_EP_MSG, |_| ());
+    let server = Side::new(&info);
+    let (eq, ends) = (server.eq.expose_provenance(), AtomicBool::new(false));
+    let read = || {
+        let eq = ptr::with_exposed_provenance_mut::<fid_eq>(eq);
+        let (mut event, mut entry) = (0, CmEntry::default());
+        let buf = ptr::from_mut(&mut entry).cast::<c_void>();
+        op!(eq, ops.read(&mut event, buf, size_of::<CmEntry>(), 0))
+    };
+    let closed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                read();
+            }
+        });
+        let closed: Vec<c_int> = (0..500).map(|_| close(listen(&server, &info).0)).collect();
+        ends.store(true, Ordering::Relaxed);
+        closed
+    });
+    assert_eq!(closed, [0; 500]);
+    assert_eq!(read(), -FI_EAGAIN as isize);
 }
 
 #[test]

@@ -119,6 +119,11 @@ pub(crate) struct Widened {
 }
 
 impl Widened {
+    /// Leaves out what `handle` names, for a call that does not look at it.
+    pub(crate) const fn forget_handle(&mut self) {
+        self.info.handle = ptr::null_mut();
+    }
+
     /// The `fi_info` in today's layout, valid while `self` is.
     pub(crate) fn whole(&self) -> Whole<'_, abi::fi_info> {
         // SAFETY: its attributes are in `self`, and what else its pointers lead to is what those of

@@ -69,7 +69,9 @@ pub(crate) fn names(info: Whole<'_, abi::fi_info>) -> Hints {
 /// # Errors
 /// As for [`info`].
 pub(crate) fn without_contexts(call: &str, info: InfoIn<'_, *mut abi::fi_info>) -> Result<Info> {
-    let wide = info.widen().ok_or_else(|| errno::missing(call, "info"))?;
+    let mut wide = info.widen().ok_or_else(|| errno::missing(call, "info"))?;
+    // A connection request is for the endpoint that answers it.
+    wide.forget_handle();
     let mut hints = opened_with(&wide)?;
     hints.tx.get_or_insert_default();
     hints.rx.get_or_insert_default();

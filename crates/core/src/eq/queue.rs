@@ -258,7 +258,9 @@ impl EventQueue {
     /// [`Errno::ENODATA`] when the queue was opened with another wait object.
     pub fn wait_fd(&self) -> Result<BorrowedFd<'_>> {
         match self.attr.wait_obj {
-            WaitObj::Fd | WaitObj::PollFd => self.waiting.fd().ok_or(Errno::ENODATA),
+            WaitObj::Fd | WaitObj::PollFd | WaitObj::Unspec => {
+                self.waiting.fd().ok_or(Errno::ENODATA)
+            }
             _ => Err(Errno::ENODATA),
         }
     }

@@ -141,7 +141,8 @@ impl<T: Transport, K: Mode> provider::Counter for Counter<T, K> {
 
     fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<()> {
         let id = self.id;
-        let errors = self.poll(None).errors;
+        // Before any progress: an error that is found by waiting ends the wait.
+        let errors = self.values(&mut self.domain.lock()).errors;
         let outcome = self.wait.wait(
             &self.domain,
             timeout,
@@ -152,10 +153,10 @@ impl<T: Transport, K: Mode> provider::Counter for Counter<T, K> {
             },
             |state| {
                 let values = state.engine.counter_mut(id)?;
-                if values.errors != errors {
-                    return Some(Err(Errno::EAVAIL));
+                if values.value >= threshold {
+                    return Some(Ok(()));
                 }
-                (values.value >= threshold).then_some(Ok(()))
+                (values.errors != errors).then_some(Err(Errno::EAVAIL))
             },
         );
         match outcome {

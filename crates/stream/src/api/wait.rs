@@ -173,6 +173,10 @@ impl Wait {
             return Ok(());
         };
         lent.doorbell.drain()?;
+        // A call that came meanwhile, without the domain's lock, has rung what is silent now.
+        if self.seats.lock().calls.take_left() {
+            return Err(Errno::EAGAIN);
+        }
         state.waiters.arm(&lent.doorbell, what());
         if polls_links::<T>() {
             if state.arm_doorbells() {

@@ -1,10 +1,11 @@
 //! What tells either side of reads and writes: completions, remote CQ data, counters.
 
-use ripstop_types::{CqFormat, Errno, Flags, WaitObj};
+use ripstop_types::{CqFormat, Errno, Flags, Progress, WaitObj};
 
 use super::{OPEN, inject_at, overlaid};
 use crate::case::{Cx, Outcome, Step, Stop, cases, offered, refused};
 use crate::ensure;
+use crate::pace::soon;
 use crate::rig::{A, B, Rig, RmaCounters, Spec, bare, pattern};
 use crate::subject::{Fid, MrAttr, Post};
 
@@ -25,6 +26,7 @@ cases! {
     fi_cntr {
         both counts_rma: "reads and writes are counted at home";
         both counts_remote: "with FI_RMA_EVENT reads and writes are counted at the target";
+        both wait_denied: "a wait ends with FI_EAVAIL for an error that was under way when it began";
         both counts_denied: "a denied write raises the error value at home";
     }
     fi_mr {
@@ -260,6 +262,24 @@ fn counts_denied(cx: &Cx<'_>) -> Outcome {
     ensure!(errors == 1, "{errors} errors were counted");
     counts_to(&rig, a.writes, 0, "successful writes")?;
     counts_to(&rig, b.written_by_peers, 0, "writes at the target")
+}
+
+fn wait_denied(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::rma().two_domains(true).progress(Progress::Manual);
+    let rig = Rig::open(cx, &spec.rma_counters(true))?;
+    let writes = rig.sides[A].rma_cntrs.map(|cntrs| cntrs.writes);
+    let writes = writes.ok_or_else(|| Stop::fail("no counters"))?;
+    rig.exchange(A, B, b"first")?;
+    let target = rig.expose(B, &[0; 64], Flags::REMOTE_READ)?;
+    let write = Post::write([1; 64], target.at(0, 64)).flags(Flags::DELIVERY_COMPLETE);
+    rig.post(A, write)?;
+    // The target refuses it, and nobody looks at what comes of that at home.
+    for _ in 0..100 {
+        rig.pump_side(B)?;
+    }
+    let waited = rig.s.cntr_wait(writes, 9, soon());
+    refused(waited, &[Errno::EAVAIL], "the wait for what was denied")?;
+    rig.close()
 }
 
 fn counts_writes(cx: &Cx<'_>) -> Outcome {
