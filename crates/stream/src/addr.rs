@@ -45,6 +45,13 @@ pub trait Addr: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
     /// order, the same on both sides.
     fn order(&self, other: &Self) -> Ordering;
 
+    /// This address of an endpoint as the peer at the other end of a link has it, whose address on this side `link` tells:
+    /// one that listens at all addresses of its machine has that which was reached.
+    #[must_use]
+    fn reached_by(&self, _link: impl FnOnce() -> Option<Self>) -> Self {
+        self.clone()
+    }
+
     /// Gives the bytes that tell this address from others, for a number that members of a
     /// collective group compare: the same in all processes.
     fn digest(&self, byte: &mut dyn FnMut(u8));

@@ -44,6 +44,13 @@ impl Addr for SocketAddr {
         (self.ip(), self.port()).cmp(&(other.ip(), other.port()))
     }
 
+    fn reached_by(&self, link: impl FnOnce() -> Option<Self>) -> Self {
+        match self.ip().is_unspecified().then(link).flatten() {
+            Some(link) => Self::new(link.ip().to_canonical(), self.port()),
+            None => *self,
+        }
+    }
+
     fn digest(&self, byte: &mut dyn FnMut(u8)) {
         let ip = match self.ip().to_canonical() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),

@@ -18,6 +18,7 @@ use crate::state::ep::PeerContext;
 use crate::state::{State, token};
 use crate::system::{Poller as _, System as _};
 use crate::transport::ending::end_link;
+use crate::transport::link::Link as _;
 use crate::transport::{HandshakeError, Origin, Transport};
 use crate::tunables::FIRST_RETRY;
 
@@ -153,14 +154,17 @@ impl<T: Transport> State<T> {
             }
             Err(error) => {
                 self.not_reached(id, error);
-                // It may have been given up at once: where no retry helps, or this thread was away until the deadline.
-                if self.connection(id).is_none() {
-                    return Err(error);
-                }
+                self.still_there(id, error)
             }
-            Ok(()) => {}
+            // The link was there at once, so the request was sent.
+            Ok(()) => self.still_there(id, Errno::ECONNREFUSED),
         }
-        Ok(id)
+    }
+
+    /// A connection, unless it was given up by the attempt that was just made: where no retry helps, or this thread was away until
+    /// the deadline.
+    fn still_there(&mut self, id: ConnId, error: Errno) -> Result<ConnId> {
+        self.connection(id).map(|_| id).ok_or(error)
     }
 
     /// Starts to connect one that waits.
@@ -249,7 +253,8 @@ impl<T: Transport> State<T> {
         let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_ref()) else {
             return;
         };
-        let order_of_addresses = peer.order(&rdm.addr);
+        let own = rdm.addr.reached_by(|| link.local_addr().ok());
+        let order_of_addresses = peer.order(&own);
         let (av, own, old) = (rdm.av, rdm.context, rdm.peers.get(&peer).copied());
         let decision = self.decide_request(old, order_of_addresses, greeting.pid);
         log_info!(T::EpCtrl, "{peer} asks to connect: {decision:?}");
@@ -338,6 +343,13 @@ impl<T: Transport> State<T> {
             return Decision::Replace;
         }
         let old = old.and_then(|id| self.connection(id));
+        if old
+            .as_ref()
+            .is_some_and(|old| old.is_up() && old.has_ended())
+        {
+            // What it has brought waits for receives. The peer has opened its endpoint anew, maybe in the same process.
+            return Decision::Replace;
+        }
         let waiting = old
             .as_ref()
             .is_some_and(|old| matches!(old.phase, Phase::Waiting));

@@ -1,17 +1,17 @@
 //! Two RDM endpoints in one process, through the object model.
 
 use std::io::Write as _;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::freed::unpark;
 use crate::nobody;
 use crate::pair::{self, End, PATIENCE, open};
-use ripstop_core::Info;
 use ripstop_core::provider::{
     AddressVector, CompletionQueue, Domain, Endpoint, Fabric, RecvKind, SendKind,
 };
+use ripstop_core::{Address, Info};
 use ripstop_mem::Parked;
 use ripstop_tcp::TcpProvider;
 use ripstop_types::{Errno, FiAddr, Flags, Threading};
@@ -245,6 +245,66 @@ fn the_first_message_to_each_peer_is_under_way_at_once() {
             assert!(Instant::now() < end, "{received} received");
         }
     }
+}
+
+/// The address at which processes of this machine reach an endpoint that listens at all of them.
+fn at_home<D: Domain>(end: &End<D>) -> Address {
+    match end.ep.name().unwrap() {
+        Address::Ip(any) => Address::Ip(SocketAddr::from((Ipv4Addr::LOCALHOST, any.port()))),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Each asks the other before it looks: the one to yield is told by addresses, and an endpoint that listens at all of its
+/// machine has none that the other knows.
+#[test]
+fn endpoints_at_all_addresses_ask_each_other_at_once() {
+    let (mut info, fabric) = rdm(Threading::Domain);
+    info.src_addr = Some(Address::Ip(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))));
+    let open_one = || open(&fabric.serial_domain(&info).unwrap(), &info);
+    let (from, into) = (Parked::park(vec![7; 8]), Parked::park(vec![0; 8]));
+    for round in 0..20 {
+        let ends = [open_one(), open_one()];
+        let peers = [at_home(&ends[1]), at_home(&ends[0])];
+        for (end, peer) in ends.iter().zip(peers) {
+            let (peer, buf) = (end.av.insert(&peer).unwrap(), [into.buf()]);
+            let any = FiAddr::UNSPEC;
+            end.ep.recv(RecvKind::Msg, &buf, any, 1, None).unwrap();
+            let buf = [from.buf()];
+            end.ep
+                .send(SendKind::Msg, &buf, None, peer, 2, None)
+                .unwrap();
+        }
+        let (mut done, limit) = ([0; 2], Instant::now() + PATIENCE);
+        while done != [2; 2] {
+            for (end, done) in ends.iter().zip(&mut done) {
+                match end.cq.read(4, |_| ()) {
+                    Ok(count) => *done += count,
+                    Err(error) => assert_eq!(error, Errno::EAGAIN, "round {round}"),
+                }
+            }
+            assert!(Instant::now() < limit, "round {round}: {done:?} completed");
+        }
+    }
+}
+
+#[test]
+fn an_endpoint_at_all_addresses_sends_to_itself() {
+    let (mut info, fabric) = rdm(Threading::Domain);
+    info.src_addr = Some(Address::Ip(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))));
+    let end = open(&fabric.serial_domain(&info).unwrap(), &info);
+    let itself = end.av.insert(&at_home(&end)).unwrap();
+    let (from, into) = (Parked::park(vec![7; 8]), Parked::park(vec![0; 8]));
+    let any = FiAddr::UNSPEC;
+    end.ep
+        .recv(RecvKind::Msg, &[into.buf()], any, 1, None)
+        .unwrap();
+    end.ep
+        .send(SendKind::Msg, &[from.buf()], None, itself, 2, None)
+        .unwrap();
+    let mut contexts = [end.next().context, end.next().context];
+    contexts.sort_unstable();
+    assert_eq!(contexts, [1, 2]);
 }
 
 fn say<D: Domain>(end: &End<D>, text: &Parked, tag: u64) {
