@@ -177,8 +177,10 @@ impl Contexts<'_> {
                 continue;
             }
             if member.has_news() {
-                // SAFETY: an object is open as long as it is a member; `at` is not null, and `found` one of `room` elements.
-                unsafe { self.at.wrapping_add(found).write((*member.fid).context) };
+                // SAFETY: an object is open as long as it is a member.
+                let context = unsafe { (*member.fid).context };
+                // SAFETY: not null, and one of `room` elements.
+                unsafe { self.at.wrapping_add(found).write(context) };
                 found += 1;
             }
         }

@@ -150,7 +150,7 @@ impl<T: Transport> State<T> {
             // injects and reads no queue.
             Err(error) if is_scarcity(error) => {
                 self.close_connection(id, error);
-                return Err(error);
+                Err(error)
             }
             Err(error) => {
                 self.not_reached(id, error);
