@@ -1,15 +1,13 @@
 //! Pairs of endpoints within one process.
 
-use std::time::Instant;
-
-use crate::common::{self, End, bytes, info, info_for, open, pattern, safe, try_open};
+use crate::common::{self, bytes, info, info_for, open, pattern, safe, try_open};
 use crate::outside::serial;
 use ripstop_core::Address;
 use ripstop_core::provider::{
     AddressVector as _, CompletionQueue as _, Domain, Endpoint as _, SendKind,
 };
 use ripstop_mem::Parked;
-use ripstop_types::{Errno, FiAddr, Flags, Progress, Result, Threading};
+use ripstop_types::{Errno, Flags, Progress, Threading};
 
 /// Processes that share a processor poll a hundred times a second or so, and each poll finds
 /// something while others send.
@@ -260,48 +258,5 @@ fn injected_messages_arrive_after_their_sender_has_closed() {
             }
             assert_eq!(bytes(room), pattern(100, 5), "message {number}");
         }
-    }
-}
-
-fn try_send<D: Domain>(end: &End<D>, message: &Parked, to: FiAddr) -> Result<()> {
-    let buf = [message.buf()];
-    end.ep.send(SendKind::Msg, &buf, None, to, 0, None)
-}
-
-/// As the first process of a container does that is started anew, whose number is 1 again.
-#[test]
-fn a_process_that_opens_its_endpoint_anew_is_accepted_while_its_old_messages_wait() {
-    let text = format!("fi_shm://ripstop-anew-{}", ripstop_os::pid());
-    let (own, other) = (
-        info(Some(&text), Threading::Domain),
-        info(None, Threading::Domain),
-    );
-    let far = open(&serial(&other), &other);
-    let message = Parked::park(vec![1; 4096]);
-    let old = open(&serial(&own), &own);
-    let to = old.knows(&far.name());
-    // More than is kept without receives, so that no more is read of that connection.
-    let mut refused = 0;
-    while refused < 1000 {
-        match try_send(&old, &message, to) {
-            Ok(()) => refused = 0,
-            Err(Errno::EAGAIN) => refused += 1,
-            Err(error) => panic!("{error:?}"),
-        }
-        _ = old.cq.read(64, |_| ());
-        assert_eq!(far.cq.read(1, |_| ()), Err(Errno::EAGAIN));
-    }
-    drop(old);
-    let new = open(&serial(&own), &own);
-    let to = new.knows(&far.name());
-    try_send(&new, &message, to).unwrap();
-    let limit = Instant::now() + common::PATIENCE;
-    loop {
-        assert_eq!(far.cq.read(1, |_| ()), Err(Errno::EAGAIN));
-        match new.cq.read(1, |_| ()) {
-            Ok(_) => break,
-            Err(error) => assert_eq!(error, Errno::EAGAIN),
-        }
-        assert!(Instant::now() < limit, "the message is not sent");
     }
 }

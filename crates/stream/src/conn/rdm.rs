@@ -343,13 +343,6 @@ impl<T: Transport> State<T> {
             return Decision::Replace;
         }
         let old = old.and_then(|id| self.connection(id));
-        if old
-            .as_ref()
-            .is_some_and(|old| old.is_up() && old.has_ended())
-        {
-            // What it has brought waits for receives. The peer has opened its endpoint anew, maybe in the same process.
-            return Decision::Replace;
-        }
         let waiting = old
             .as_ref()
             .is_some_and(|old| matches!(old.phase, Phase::Waiting));

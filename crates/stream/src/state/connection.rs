@@ -11,7 +11,6 @@ use ripstop_types::Errno;
 
 use crate::state::tx_buffer::TxBuffer;
 use crate::transport::direct_access::DirectAccess;
-use crate::transport::link::Link as _;
 use crate::transport::readiness::is_polled;
 use crate::transport::{DirectOf, Transport};
 
@@ -200,11 +199,6 @@ impl<T: Transport> Connection<T> {
     pub(crate) fn limit_connect_time(&mut self, now: Duration, most: Duration) {
         self.deadline = self.deadline.map(|deadline| deadline.min(now + most));
         self.connect_time_left = self.connect_time_left.map(|left| left.min(most));
-    }
-
-    /// Whether its peer is known to have ended it: it may still be read.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.write_ended || self.link.as_ref().is_some_and(|link| link.has_ended())
     }
 
     /// Whether the domain polls its link itself.
