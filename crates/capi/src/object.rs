@@ -41,12 +41,14 @@ pub(crate) trait Body: Sized + 'static {
     fn closing(&self, _fid: *mut abi::fid) {}
 }
 
-/// Whether others own an object for longer than a call of another thread takes that looks at it, such as its progress.
+/// How long a close waits for a call of another thread that uses the object for a moment, such as its progress.
+pub(crate) const LONGEST_CALL: Duration = Duration::from_millis(100);
+
+/// Whether others own an object for longer than [`LONGEST_CALL`].
 pub(crate) fn stays_held<T: ?Sized>(object: &Arc<T>) -> bool {
-    const MOST: Duration = Duration::from_millis(100);
     let start = Instant::now();
     while Arc::strong_count(object) > 1 {
-        if start.elapsed() > MOST {
+        if start.elapsed() > LONGEST_CALL {
             return true;
         }
         std::thread::yield_now();

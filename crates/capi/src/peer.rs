@@ -17,7 +17,7 @@ use ripstop_core::provider::{CompletionQueue, Counter};
 use ripstop_core::weak::WeakList;
 use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Result};
 
-use crate::error_entry;
+use crate::{error_entry, object};
 
 mod context;
 mod owner;
@@ -148,6 +148,19 @@ impl CqOwner {
     /// Has a read drive a receive context.
     pub(crate) fn drive(&self, driven: &Weak<dyn Driven>) {
         self.driven.add(driven);
+    }
+
+    /// Drives a receive context no more, and waits for the read that may still do so. What has ended
+    /// there is told as before, but not to the context. Returns whether that read came to its end.
+    fn release(&self, driven: &Weak<dyn Driven>) -> bool {
+        self.driven.remove(driven);
+        let Some(mut untold) = self.untold.try_lock_for(object::LONGEST_CALL) else {
+            return false;
+        };
+        for entry in untold.iter_mut() {
+            entry.of.take_if(|(home, _)| home.ptr_eq(driven));
+        }
+        true
     }
 
     /// Makes progress, and tells the owner what has come. Entries that it does not take are

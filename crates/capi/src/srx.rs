@@ -35,7 +35,13 @@ pub(crate) struct PeerBody<D: Domain> {
     pub(crate) domain: Arc<D>,
 }
 
-shared! { [D: Domain] PeerBody<D>: fid_ep, owner.rx }
+impl<D: Domain> Body for PeerBody<D> {
+    type Head = abi::fid_ep;
+
+    fn in_use(&self) -> bool {
+        self.owner.stays_in_use()
+    }
+}
 
 shared! { [D: Domain] SrxBody<D>: fid_ep, srx }
 

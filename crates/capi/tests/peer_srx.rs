@@ -12,6 +12,9 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use c::matcher::{Matcher, Receive, SRX_OPS, srx_attr};
 use c::owner::{Owner, Told};
@@ -440,6 +443,44 @@ fn a_context_that_closes_frees_what_has_started_and_forgets_the_rest() {
     assert_eq!(pair.matcher.peer_op(FI_TAGGED, false)(entry), 0);
     pair.drive();
     assert!(pair.owner.told.borrow().is_empty());
+    pair.close_rest();
+}
+
+/// What the thread does that reads the queue of the owner, which is asked about a message.
+static ASKED: AtomicBool = AtomicBool::new(false);
+static ANSWERED: AtomicBool = AtomicBool::new(false);
+
+#[test]
+fn a_context_closes_when_nobody_asks_its_owner_any_more() {
+    let pair = Pair::open();
+    pair.matcher.refuses.set(-FI_EAGAIN);
+    pair.matcher.on_ask.set(|| {
+        ASKED.store(true, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(40));
+        ANSWERED.store(true, Ordering::SeqCst);
+    });
+    pair.send(b"asked about", Some(1), 0);
+    let queue = pair.peer_cq.expose_provenance();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let queue = ptr::with_exposed_provenance_mut::<fid_cq>(queue);
+            while !ANSWERED.load(Ordering::SeqCst) {
+                op!(queue, ops.read(NONE, 0));
+            }
+        });
+        until("the owner is asked", || {
+            let code = op!(pair.cq, ops.read(NONE, 0));
+            assert!(code == 0 || code == -FI_EAGAIN as isize, "{code}");
+            ASKED.load(Ordering::SeqCst).then_some(())
+        });
+        close_all!(pair.sender, pair.receiver);
+        until("the context closes", || match close(pair.srx) {
+            // The other thread was away for long.
+            code if code == -FI_EBUSY => None,
+            code => Some(assert_eq!(code, 0)),
+        });
+        assert!(ANSWERED.load(Ordering::SeqCst));
+    });
     pair.close_rest();
 }
 

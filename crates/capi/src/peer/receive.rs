@@ -16,6 +16,7 @@ use ripstop_abi as abi;
 use ripstop_core::fi_warn;
 use ripstop_core::log::Subsys;
 use ripstop_core::provider::{Arrival, Domain, Done, PeerRx};
+use ripstop_core::weak::WeakList;
 use ripstop_types::{Completion, CompletionError, Errno, FiAddr, Flags, Result};
 
 use super::context::Context;
@@ -23,6 +24,7 @@ use super::owner::{Answer, Owner, RxEntry};
 use super::{CqOwner, Driven, Entry, Peers, Untold};
 use crate::edge::trampolines;
 use crate::errno::code;
+use crate::object;
 
 /// Messages that the owner is asked about in one call at most.
 const MAX_ASKS: usize = 256;
@@ -47,6 +49,8 @@ pub(crate) struct SrxOwner<D: Domain> {
     joining: Mutex<()>,
     /// Where ends are reported, and whether only those that ask for it.
     reports: Mutex<Option<(Weak<CqOwner>, bool)>>,
+    /// The address vectors whose insertions are told to it.
+    avs: Mutex<Vec<Weak<WeakList<dyn Driven>>>>,
     this: Weak<Self>,
 }
 
@@ -127,6 +131,7 @@ impl<D: Domain> SrxOwner<D> {
             failed: Mutex::default(),
             joining: Mutex::default(),
             reports: Mutex::default(),
+            avs: Mutex::default(),
             this: Weak::clone(this),
         })))
     }
@@ -149,12 +154,12 @@ impl<D: Domain> SrxOwner<D> {
             None => {
                 enable()?;
                 *self.reports.lock() = Some((Arc::downgrade(cq), selective));
-                cq.drive(&self.driven());
-                Ok(())
             }
-            Some((known, same)) if Arc::ptr_eq(&known, cq) && same == selective => enable(),
-            Some(_) => Err(Errno::EINVAL),
+            Some((known, same)) if Arc::ptr_eq(&known, cq) && same == selective => enable()?,
+            Some(_) => return Err(Errno::EINVAL),
         }
+        cq.drive(&self.driven());
+        Ok(())
     }
 
     /// The open queue where ends are reported, and whether only those that ask for it.
@@ -166,7 +171,29 @@ impl<D: Domain> SrxOwner<D> {
 
     /// Tells the owner of insertions into an address vector.
     pub(crate) fn learn_from(&self, av: &Peers) {
-        av.add(&self.driven());
+        if av.add(&self.driven()) {
+            self.avs.lock().push(Arc::downgrade(av));
+        }
+    }
+
+    /// Whether endpoints use the context, or calls of other threads do for too long. If not, none
+    /// reaches it any more: it is taken out of all that calls it, so its owner, too, is called last
+    /// when it closes.
+    pub(crate) fn stays_in_use(self: &Arc<Self>) -> bool {
+        if Arc::strong_count(&self.rx) > 1 {
+            return true;
+        }
+        let this = self.driven();
+        for av in self.avs.lock().drain(..) {
+            av.upgrade().map(|av| av.remove(&this));
+        }
+        let mut waiting = WAITING.lock();
+        for number in self.given.lock().keys() {
+            waiting.remove(number);
+        }
+        drop(waiting);
+        let released = self.reports().is_none_or(|(cq, _)| cq.release(&this));
+        !released || object::stays_held(self)
     }
 
     fn is_selective(&self) -> bool {

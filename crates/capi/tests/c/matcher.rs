@@ -56,6 +56,8 @@ pub struct Matcher {
     pub lent: RefCell<Vec<Box<Receive>>>,
     pub freed: Cell<usize>,
     pub asked: Cell<usize>,
+    /// Called when it is asked about a message.
+    pub on_ask: Cell<fn()>,
     /// What it answers instead of looking.
     pub refuses: Cell<c_int>,
     /// What it answers when a message is to wait.
@@ -75,6 +77,7 @@ unsafe fn get(
     let owner = of(srx);
     let attr = unsafe { &*attr };
     owner.asked.set(owner.asked.get() + 1);
+    owner.on_ask.get()();
     if owner.refuses.get() != 0 {
         return owner.refuses.get();
     }
@@ -178,6 +181,7 @@ impl Matcher {
             lent: RefCell::default(),
             freed: Cell::default(),
             asked: Cell::default(),
+            on_ask: Cell::new(|| {}),
             refuses: Cell::default(),
             full: Cell::default(),
         });
