@@ -58,6 +58,9 @@ pub struct Inapplicable {
     /// The cases are offered, but end otherwise than they demand.
     #[serde(default)]
     fails: bool,
+    /// The cases end so or otherwise, as it happens.
+    #[serde(default)]
+    varies: bool,
 }
 
 impl Inapplicable {
@@ -209,11 +212,13 @@ impl Lists {
         }
     }
 
-    /// Why a case fails and is none in this run.
+    /// Why a case that ends so is none in this run.
     #[must_use]
-    pub fn fails(&self, id: &str) -> Option<&str> {
-        let mut entries = self.inapplicable.iter().filter(|entry| entry.fails);
-        let found = entries.find(|entry| matches(&entry.cases, id))?;
+    pub fn excuses(&self, id: &str, passed: bool) -> Option<&str> {
+        let mut entries = self.inapplicable.iter();
+        let found = entries.find(|entry| {
+            (entry.varies || entry.fails && !passed) && matches(&entry.cases, id)
+        })?;
         Some(&found.why)
     }
 

@@ -70,10 +70,16 @@ fn judge(lists: &Lists, ran: Ran) -> Row {
     let required = lists.requires(&ran.id);
     let difference = lists.difference(&ran.id);
     let (verdict, reason) = match (&ran.ending, difference) {
-        (Ending::Passed, _) if lists.required.is_some() && !required => (
-            Verdict::Failed,
-            "passes, but is not in the list of required cases: run with --update".to_owned(),
-        ),
+        (Ending::Passed, _) if lists.required.is_some() && !required => {
+            match lists.excuses(&ran.id, true) {
+                Some(why) => (Verdict::Inapplicable, why.to_owned()),
+                None => (
+                    Verdict::Failed,
+                    "passes, but is not in the list of required cases: run with --update"
+                        .to_owned(),
+                ),
+            }
+        }
         (Ending::Passed, Some(_)) => {
             let note = "passes, though differences.toml says it does not";
             (Verdict::Passed, note.to_owned())
@@ -95,7 +101,7 @@ fn judge(lists: &Lists, ran: Ran) -> Row {
             Verdict::Skipped,
             format!("known difference: {} [{what}]", difference.reason()),
         ),
-        (Ending::Failed(what), None) => match lists.fails(&ran.id) {
+        (Ending::Failed(what), None) => match lists.excuses(&ran.id, false) {
             Some(why) if !required => (Verdict::Inapplicable, format!("{why} [{what}]")),
             _ => (Verdict::Failed, what.clone()),
         },
@@ -127,9 +133,10 @@ impl Report {
         }
     }
 
-    /// The ids of the cases that passed, listed or not.
+    /// The ids of the cases that passed, listed or not, and that do not merely vary.
     pub fn passed(&self) -> impl Iterator<Item = &str> {
-        let passed = |r: &&Row| r.ran.ending == Ending::Passed;
+        let passed =
+            |r: &&Row| r.ran.ending == Ending::Passed && r.verdict != Verdict::Inapplicable;
         self.rows.iter().filter(passed).map(|r| r.ran.id.as_str())
     }
 
