@@ -87,13 +87,14 @@ def program(name, ranks, arguments, worked):
     return body
 
 
-def launch(bench, ranks, path, arguments=(), folder=None):
-    """Runs a program on so many ranks, with the proof that each used the library over tcp."""
+def launch(bench, ranks, path, arguments=(), folder=None, provider="tcp"):
+    """Runs a program on so many ranks, with the proof that each used the library over this provider."""
     witness = Witness(bench)
-    environment = bench.environment(**witness.environment, **ONLY_OFI, **HERE_ONLY, TMPDIR=str(bench.scratch))
+    environment = bench.environment(**witness.environment, **only_ofi(provider), **HERE_ONLY, OMP_NUM_THREADS="1",
+                                    TMPDIR=str(bench.scratch))
     command = ["mpirun", "-n", str(ranks), "--wdir", folder or bench.scratch, path, *arguments]
     said = bench.succeed(command, 600, environment)
-    require_taken(said, ranks)
+    require_taken(said, ranks, provider=provider)
     witness.require(Path(path).name, ranks)
     return said
 
