@@ -1,9 +1,9 @@
-//! Layouts that older binaries were compiled with.
+//! Layouts that older binaries were compiled with, and one of newer binaries.
 //!
 //! `fi_getinfo`, `fi_dupinfo` and `fi_freeinfo` exist at the version nodes `FABRIC_1.0`, `1.1`,
-//! `1.2`, `1.3`, `1.7`, `1.8` and `1.9`; `fi_fabric` at `1.0` and `1.1`. A binary bound to an old
+//! `1.2`, `1.3`, `1.7`, `1.8`, `1.9` and `1.10`; `fi_fabric` at `1.0` and `1.1`. A binary bound to an old
 //! node reads and writes the structs of that node. A struct here has the number of the node that
-//! first had its layout; node `1.9` is today's. Every struct grew only at its end, so a new struct
+//! first had its layout; node `1.9` is that of release 2.6.0, today's. Every struct grew only at its end, so a new struct
 //! read through an old layout is right, and an old one must be copied into a zeroed new one before
 //! use.
 //!
@@ -15,6 +15,7 @@
 //! | 1.7 | `fi_domain_attr::max_ep_auth_key` |
 //! | 1.8 | `fi_domain_attr::max_group_id` |
 //! | 1.9 | `fi_domain_attr::max_cntr_value`, `max_err_cntr_value` |
+//! | 1.10 | `fi_ep_attr::xpu_ctx`; in no release yet, but asked for by binaries |
 //!
 //! [`fi_cq_err_entry_1_0`] and [`fi_cq_err_entry_1_1`] are chosen by the fabric's API version,
 //! not by a symbol's node: a completion queue must not write beyond the size its caller knows.
@@ -136,6 +137,13 @@ structs! {
         mem_tag_format @ 56: u64,
         tx_ctx_cnt @ 64: usize,
         rx_ctx_cnt @ 72: usize,
+    }
+
+    /// `fi_ep_attr` as seen through `FABRIC_1.10`.
+    struct fi_ep_attr_1_10: 104 bytes {
+        today @ 0: fi_ep_attr,
+        /// In C a `struct fid_xpu_ctx *`: the accelerator that an endpoint is for.
+        xpu_ctx @ 96: *mut c_void,
     }
 
     /// `fi_tx_attr` as seen through `FABRIC_1.0` to `1.2`.

@@ -31,6 +31,14 @@ fn answer(
     flags: u64,
     hints: Option<&Widened>,
 ) -> Result<*mut abi::fi_info> {
+    if hints.is_some_and(Widened::is_for_accelerator) {
+        ripstop_core::fi_info!(
+            "core",
+            Subsys::Core,
+            "fi_getinfo: hints->ep_attr->xpu_ctx names an accelerator, for which no provider here has endpoints; leave it NULL"
+        );
+        return Err(Errno::ENODATA);
+    }
     providers::load();
     loaded::load();
     let (node, service) = (node.map(string), service.map(string));
@@ -166,4 +174,5 @@ versions! {
     "1.7" V1_7 ripstop_fi_getinfo_1_7;
     "1.8" V1_8 ripstop_fi_getinfo_1_8;
     "1.9" V1_9 ripstop_fi_getinfo_1_9;
+    "1.10" V1_10 ripstop_fi_getinfo_1_10;
 }

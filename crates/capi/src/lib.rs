@@ -74,14 +74,15 @@ pub use external::{ripstop_fi_prov_ini, ripstop_shm_prov_ini};
 pub use getinfo::{
     ripstop_fi_getinfo_1_0, ripstop_fi_getinfo_1_1, ripstop_fi_getinfo_1_2, ripstop_fi_getinfo_1_3,
     ripstop_fi_getinfo_1_7, ripstop_fi_getinfo_1_8, ripstop_fi_getinfo_1_9,
+    ripstop_fi_getinfo_1_10,
 };
 pub use info::print::info_text;
 pub use info::{
     ripstop_fi_dupinfo_1_0, ripstop_fi_dupinfo_1_1, ripstop_fi_dupinfo_1_2, ripstop_fi_dupinfo_1_3,
     ripstop_fi_dupinfo_1_7, ripstop_fi_dupinfo_1_8, ripstop_fi_dupinfo_1_9,
-    ripstop_fi_freeinfo_1_0, ripstop_fi_freeinfo_1_1, ripstop_fi_freeinfo_1_2,
-    ripstop_fi_freeinfo_1_3, ripstop_fi_freeinfo_1_7, ripstop_fi_freeinfo_1_8,
-    ripstop_fi_freeinfo_1_9,
+    ripstop_fi_dupinfo_1_10, ripstop_fi_freeinfo_1_0, ripstop_fi_freeinfo_1_1,
+    ripstop_fi_freeinfo_1_2, ripstop_fi_freeinfo_1_3, ripstop_fi_freeinfo_1_7,
+    ripstop_fi_freeinfo_1_8, ripstop_fi_freeinfo_1_9, ripstop_fi_freeinfo_1_10,
 };
 pub use log::{ripstop_fi_log_enabled_1_0, ripstop_fi_log_ready_1_6};
 pub use open::fabric::{ripstop_fi_fabric_1_0, ripstop_fi_fabric_1_1, ripstop_fi_fabric2_1_8};

@@ -54,19 +54,25 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<BTreeSet<Export>> {
             nodes.is_sorted(),
             "exports.txt: the nodes of `{name}` are out of order"
         );
-        for node in &nodes {
-            let default = nodes.last() == Some(node);
+        let default = line
+            .split_whitespace()
+            .filter(|word| !word.starts_with('('))
+            .count()
+            .checked_sub(2);
+        for (index, node) in nodes.iter().enumerate() {
             exports.insert(Export {
                 name: name.to_owned(),
                 node: *node,
-                default,
+                default: default == Some(index),
             });
         }
     }
     Ok(exports)
 }
 
+/// The number of a node, in brackets or not.
 fn node_number(word: &str) -> anyhow::Result<u32> {
+    let word = word.trim_matches(['(', ')']);
     let minor = word.strip_prefix("1.").and_then(|minor| minor.parse().ok());
     minor.with_context(|| format!("exports.txt: `{word}` is no version node: write 1.N"))
 }
@@ -118,9 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn the_last_node_is_the_default() {
-        let exports = parse("fi_a 1.0 1.9\n").expect("a table");
-        let expected = "ripstop_fi_a_1_0 fi_a@FABRIC_1.0\nripstop_fi_a_1_9 fi_a@@FABRIC_1.9\n";
+    fn the_last_node_without_brackets_is_the_default() {
+        let exports = parse("fi_a 1.0 1.9 (1.10)\n").expect("a table");
+        let expected = "ripstop_fi_a_1_0 fi_a@FABRIC_1.0\nripstop_fi_a_1_9 fi_a@@FABRIC_1.9\n\
+                        ripstop_fi_a_1_10 fi_a@FABRIC_1.10\n";
         assert_eq!(renames(&exports), expected);
     }
 

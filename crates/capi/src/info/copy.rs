@@ -5,7 +5,7 @@ use core::ptr;
 
 use ripstop_abi as abi;
 
-use super::{alloc_info, alloc_part};
+use super::{alloc_ep_attr, alloc_info, alloc_part};
 use crate::cmem;
 use crate::edge::{AnyFid, Array, Whole};
 
@@ -41,7 +41,7 @@ fn parts(out: &mut abi::fi_info, info: Whole<'_, abi::fi_info>) -> Option<()> {
             auth_key: ptr::null_mut(),
             ..*from
         };
-        alloc_part(&mut out.ep_attr, start, |to| {
+        alloc_ep_attr(&mut out.ep_attr, start, |to| {
             bytes(&mut to.auth_key, from.auth_key())
         })?;
     }

@@ -4,6 +4,7 @@
 //! Every structure grew at its end only, so an old one is the first bytes of a new one, and
 //! what it lacks is zero.
 
+use core::ffi::c_void;
 use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr;
@@ -13,6 +14,7 @@ use ripstop_abi as abi;
 use ripstop_abi::history;
 use ripstop_types::Version;
 
+use super::copy;
 use crate::edge::{Arg, Pointer, Whole};
 
 /// How many bytes of each structure a caller of some node has.
@@ -22,6 +24,8 @@ pub(crate) struct Layout {
     ep: usize,
     domain: usize,
     fabric: usize,
+    /// Whether `xpu_ctx` is behind the attributes of an endpoint.
+    has_xpu_ctx: bool,
 }
 
 impl Layout {
@@ -32,6 +36,7 @@ impl Layout {
         ep: size_of::<history::fi_ep_attr_1_0>(),
         domain: size_of::<history::fi_domain_attr_1_0>(),
         fabric: FABRIC_1_0,
+        has_xpu_ctx: false,
     };
     /// Node `FABRIC_1.1`.
     pub(crate) const V1_1: Self = Self {
@@ -40,6 +45,7 @@ impl Layout {
         ep: size_of::<abi::fi_ep_attr>(),
         domain: size_of::<history::fi_domain_attr_1_1>(),
         fabric: size_of::<abi::fi_fabric_attr>(),
+        has_xpu_ctx: false,
     };
     /// Node `FABRIC_1.2`.
     pub(crate) const V1_2: Self = Self {
@@ -66,6 +72,11 @@ impl Layout {
     pub(crate) const V1_9: Self = Self {
         domain: size_of::<abi::fi_domain_attr>(),
         ..Self::V1_8
+    };
+    /// Node `FABRIC_1.10`: today's, with one field that [`Widened`] has apart.
+    pub(crate) const V1_10: Self = Self {
+        has_xpu_ctx: true,
+        ..Self::V1_9
     };
 
     /// The layout of a provider which was built for this version of the interface. Each release has the node
@@ -116,9 +127,30 @@ pub(crate) struct Widened {
     ep: abi::fi_ep_attr,
     domain: abi::fi_domain_attr,
     fabric: abi::fi_fabric_attr,
+    /// What callers of node 1.10 have behind the attributes of the endpoint.
+    xpu_ctx: *mut c_void,
 }
 
 impl Widened {
+    /// Whether endpoints are to be for an accelerator, which no provider here can do.
+    pub(crate) fn is_for_accelerator(&self) -> bool {
+        !self.xpu_ctx.is_null()
+    }
+
+    /// A deep copy, or null when there is no memory.
+    pub(super) fn copy(&self) -> *mut abi::fi_info {
+        let copy = copy::info(self.whole());
+        // SAFETY: null or an `fi_info` that was made here.
+        if let Some(ep) = unsafe { copy.as_ref() }.map(|info| info.ep_attr)
+            && !ep.is_null()
+        {
+            let ep = ep.cast::<history::fi_ep_attr_1_10>();
+            // SAFETY: attributes that `alloc_ep_attr` has made, as long as those of this node.
+            unsafe { (*ep).xpu_ctx = self.xpu_ctx };
+        }
+        copy
+    }
+
     /// Leaves out what `handle` names, for a call that does not look at it.
     pub(crate) const fn forget_handle(&mut self) {
         self.info.handle = ptr::null_mut();
@@ -170,10 +202,16 @@ impl<P: Pointer<Target = abi::fi_info>> InfoIn<'_, P> {
             ep,
             domain,
             fabric,
+            xpu_ctx,
         } = &mut *wide;
         // SAFETY: not null, and then as long as the node has it.
         *to = unsafe { widen(info, layout.info) };
         to.next = ptr::null_mut();
+        if layout.has_xpu_ctx && !to.ep_attr.is_null() {
+            let ep = to.ep_attr.cast::<history::fi_ep_attr_1_10>();
+            // SAFETY: not null, and then as long as the node has it.
+            *xpu_ctx = unsafe { (*ep).xpu_ctx };
+        }
         macro_rules! adopt {
             ($($field:ident: $home:ident, $size:expr;)*) => { $(
                 // SAFETY: a pointer of an `fi_info` of the node is null, or leads to attributes that

@@ -38,6 +38,21 @@ fn alloc_part<T: Copy>(
     fill(unsafe { slot.as_mut() }?)
 }
 
+/// The same for the attributes of an endpoint, which are as long as node 1.10 has them.
+fn alloc_ep_attr(
+    slot: &mut *mut abi::fi_ep_attr,
+    today: abi::fi_ep_attr,
+    fill: impl FnOnce(&mut abi::fi_ep_attr) -> Option<()>,
+) -> Option<()> {
+    let longest = abi::history::fi_ep_attr_1_10 {
+        today,
+        ..Default::default()
+    };
+    *slot = cmem::boxed(longest).cast();
+    // SAFETY: null or made just now.
+    fill(unsafe { slot.as_mut() }?)
+}
+
 /// Allocates an `fi_info` that begins as `start`, and fills it; null when there is no memory for all of it.
 fn alloc_info(
     start: abi::fi_info,
@@ -57,7 +72,7 @@ fn zeroed() -> *mut abi::fi_info {
     alloc_info(abi::fi_info::default(), |info| {
         alloc_part(&mut info.tx_attr, Default::default(), |_| Some(()))?;
         alloc_part(&mut info.rx_attr, Default::default(), |_| Some(()))?;
-        alloc_part(&mut info.ep_attr, Default::default(), |_| Some(()))?;
+        alloc_ep_attr(&mut info.ep_attr, Default::default(), |_| Some(()))?;
         alloc_part(&mut info.domain_attr, Default::default(), |_| Some(()))?;
         alloc_part(&mut info.fabric_attr, Default::default(), |_| Some(()))
     })
@@ -77,7 +92,7 @@ macro_rules! versions {
         pub unsafe extern "C" fn $dup(info: *const abi::fi_info) -> *mut abi::fi_info {
             // SAFETY: null or an `fi_info` of this node, by the contract of this function.
             let wide = unsafe { InfoIn::from_c(info).widen_from(&Layout::$layout) };
-            wide.map_or_else(zeroed, |wide| copy::info(wide.whole()))
+            wide.map_or_else(zeroed, |wide| wide.copy())
         }
 
         #[doc = concat!("Exported as `fi_freeinfo@FABRIC_", $node, "`: frees a list of")]
@@ -92,7 +107,7 @@ macro_rules! versions {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $free(info: *mut abi::fi_info) {
             // SAFETY: a list that nobody uses any more, by the contract of this function; entries of
-            // every node have today's size.
+            // every node have the size of the newest.
             unsafe { free::list(info) };
         }
     )* };
@@ -106,4 +121,5 @@ versions! {
     "1.7" V1_7 ripstop_fi_dupinfo_1_7 ripstop_fi_freeinfo_1_7;
     "1.8" V1_8 ripstop_fi_dupinfo_1_8 ripstop_fi_freeinfo_1_8;
     "1.9" V1_9 ripstop_fi_dupinfo_1_9 ripstop_fi_freeinfo_1_9;
+    "1.10" V1_10 ripstop_fi_dupinfo_1_10 ripstop_fi_freeinfo_1_10;
 }

@@ -185,6 +185,47 @@ fn dupinfo_of_null_is_zeroed_with_attributes() {
     free(ptr::null_mut());
 }
 
+/// What is behind the attributes of the endpoint for programs of node 1.10.
+fn xpu_ctx(info: *mut abi::fi_info) -> *mut *mut core::ffi::c_void {
+    // SAFETY: made by this library.
+    let ep = unsafe { (*info).ep_attr }.cast::<abi::history::fi_ep_attr_1_10>();
+    // SAFETY: every node's attributes have room for it.
+    unsafe { &raw mut (*ep).xpu_ctx }
+}
+
+#[test]
+fn node_1_10_copies_its_own_field_and_finds_nothing_for_it() {
+    let getinfo = crate::ripstop_fi_getinfo_1_10;
+    // SAFETY: null is allowed.
+    let made = unsafe { ripstop_fi_dupinfo_1_10(ptr::null()) };
+    let accelerator = ptr::without_provenance_mut(16);
+    // SAFETY: made just now.
+    unsafe { xpu_ctx(made).write(accelerator) };
+    for (dup, expected) in [
+        (
+            ripstop_fi_dupinfo_1_9 as unsafe extern "C" fn(_) -> _,
+            ptr::null_mut(),
+        ),
+        (ripstop_fi_dupinfo_1_10, accelerator),
+    ] {
+        // SAFETY: made by this library.
+        let copy = unsafe { dup(made.cast_const()) };
+        // SAFETY: made just now.
+        assert_eq!(unsafe { xpu_ctx(copy).read() }, expected);
+        let mut found = ptr::null_mut();
+        let (version, null) = (abi::FI_VERSION(1, 20), ptr::null());
+        // SAFETY: hints of this node, and room for the list.
+        let code = unsafe { getinfo(version, null, null, 0, copy, &raw mut found) };
+        match expected.is_null() {
+            true => assert_eq!((code, found.is_null()), (0, false)),
+            false => assert_eq!((code, found.is_null()), (-abi::FI_ENODATA, true)),
+        }
+        free(found);
+        free(copy);
+    }
+    free(made);
+}
+
 #[test]
 fn an_old_copy_has_only_old_fields() {
     let c = write::info(&Info {

@@ -7,7 +7,7 @@ use core::ptr;
 use ripstop_abi as abi;
 use ripstop_core::{Address, BusAttr, Handle, Info, Nic};
 
-use super::{Attributes, OwnedInfo, alloc_info, alloc_part, free, nic};
+use super::{Attributes, OwnedInfo, alloc_ep_attr, alloc_info, alloc_part, free, nic};
 use crate::{cmem, handles};
 
 /// A list for `fi_getinfo`, or null when there is no memory for all of it.
@@ -57,7 +57,7 @@ fn fill(out: &mut abi::fi_info, info: &Info) -> Option<()> {
         .map_or(ptr::null_mut(), handles::pointer);
     alloc_part(&mut out.tx_attr, info.tx.write(), |_| Some(()))?;
     alloc_part(&mut out.rx_attr, info.rx.write(), |_| Some(()))?;
-    alloc_part(&mut out.ep_attr, info.ep.write(), |attr| {
+    alloc_ep_attr(&mut out.ep_attr, info.ep.write(), |attr| {
         auth_key(&mut attr.auth_key, &info.ep.auth_key)
     })?;
     alloc_part(&mut out.domain_attr, info.domain.write(), |attr| {
