@@ -216,9 +216,8 @@ impl Lists {
     #[must_use]
     pub fn excuses(&self, id: &str, passed: bool) -> Option<&str> {
         let mut entries = self.inapplicable.iter();
-        let found = entries.find(|entry| {
-            (entry.varies || entry.fails && !passed) && matches(&entry.cases, id)
-        })?;
+        let found = entries
+            .find(|entry| (entry.varies || entry.fails && !passed) && matches(&entry.cases, id))?;
         Some(&found.why)
     }
 
