@@ -59,7 +59,7 @@ impl<T: Transport> State<T> {
         match self.active.first() {
             Some(id) if self.active.budget > 0 => {
                 if self.read_connection(id) {
-                    self.active.found_slow(T::System::ticks());
+                    self.active.found_slow(T::System::ticks);
                     return true;
                 }
                 self.active.note_idle();

@@ -29,11 +29,10 @@ pub(crate) const EMPTY_POLLS: u32 = 64;
 /// are not starved while the active ones always have something.
 const FINDS_PER_UNIT: u32 = 64;
 
-/// When 64 successful polls, or fewer that are not fast, take this many
-/// [`ticks`](ripstop_os::clock::ticks) (0.6 to 3 ms), a full poll is due, which takes far less. Other
-/// connections, and those that wait to be accepted, cannot wait for thousands of polls that each read much,
-/// or that are a time slice apart since processes share a processor.
-const SLOW_FINDS_TICKS: u32 = 3_000_000;
+/// When 64 successful polls take this many [`ticks`](ripstop_os::clock::ticks) (60 to 300 ms), a full poll
+/// is due. Each is then a time slice after the one before, since processes share a processor, and
+/// those that wait to be accepted cannot wait for thousands of them.
+const SLOW_FINDS_TICKS: u32 = 300_000_000;
 
 /// Full polls in a row after a connection had no room to be written.
 const ROOM_POLLS: u32 = 64;
@@ -70,7 +69,7 @@ pub(crate) struct ActiveConnections<L> {
     pub(crate) short_writes: bool,
     /// Successful polls until one spends poll budget; never 0 between two polls.
     finds_left: u32,
-    /// When the last ones were counted, in ticks.
+    /// When the last poll spent poll budget for that, in ticks.
     finds_since: u32,
     /// Full polls until connections are tracked again.
     pub(crate) untracked_for: u32,
@@ -132,18 +131,16 @@ impl<L> ActiveConnections<L> {
         self.end_finds(now);
     }
 
-    /// A poll that is not a fast one found something, of which it may have read much.
-    pub(crate) fn found_slow(&mut self, now: u32) {
+    /// A poll that is not a fast one found something.
+    pub(crate) fn found_slow(&mut self, ticks: impl FnOnce() -> u32) {
         self.finds_left -= 1;
         if self.finds_left == 0 {
             self.budget = self.budget.saturating_sub(1);
-            self.end_finds(now);
-        } else if now.wrapping_sub(self.finds_since) >= SLOW_FINDS_TICKS {
-            self.end_finds(now);
+            self.end_finds(ticks());
         }
     }
 
-    /// The last of [`FINDS_PER_UNIT`] finds, or of those that took [`SLOW_FINDS_TICKS`].
+    /// The last of [`FINDS_PER_UNIT`] finds.
     fn end_finds(&mut self, now: u32) {
         self.finds_left = FINDS_PER_UNIT;
         let took = now.wrapping_sub(self.finds_since);
