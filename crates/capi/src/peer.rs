@@ -10,6 +10,7 @@ use core::ffi::c_void;
 use core::ptr;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use ripstop_abi as abi;
@@ -154,8 +155,13 @@ impl CqOwner {
     /// there is told as before, but not to the context. Returns whether that read came to its end.
     fn release(&self, driven: &Weak<dyn Driven>) -> bool {
         self.driven.remove(driven);
-        let Some(mut untold) = self.untold.try_lock_for(object::LONGEST_CALL) else {
-            return false;
+        let start = Instant::now();
+        let mut untold = loop {
+            match self.untold.try_lock() {
+                Some(untold) => break untold,
+                None if start.elapsed() > object::LONGEST_CALL => return false,
+                None => std::thread::yield_now(),
+            }
         };
         for entry in untold.iter_mut() {
             entry.of.take_if(|(home, _)| home.ptr_eq(driven));
