@@ -111,7 +111,9 @@ mod tests {
     #[test]
     fn the_table_has_the_entries_of_2_6_0() {
         let exports = parse(include_str!("../../../libfabric/exports.txt")).expect("a table");
-        assert_eq!(exports.len(), 36);
+        assert_eq!(exports.iter().filter(|export| export.node <= 9).count(), 36);
+        // Those of the node of no release.
+        assert_eq!(exports.len(), 36 + 3);
         assert_eq!(exports.iter().filter(|export| export.default).count(), 17);
     }
 
