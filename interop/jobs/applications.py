@@ -20,9 +20,10 @@ LAMMPS = Path("/usr/share/lammps/examples/peptide")
 SCALAPACK = Path("/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests")
 SCALAPACK_INPUT = Path("/usr/share/scalapack")
 
-# Solvers of linear equations and eigenvalues; then one of each kind.
-SHORT = ("xdlu", "xdsep")
-LONG = ("xcbrd", "xddblu", "xddtlu", "xzgsep", "xzheevr", "xshrd", "xdinv", "xzllt", "xcls", "xdnep", "xspbllt",
+# Solvers of linear equations and eigenvalues; then one of each kind. `xdsep` is none of them: over Open MPI's own
+# transports as well, its eigenvectors for 27 rows on 3 processes often miss its bound.
+SHORT = ("xdlu", "xzgsep")
+LONG = ("xcbrd", "xddblu", "xddtlu", "xzheevr", "xshrd", "xdinv", "xzllt", "xcls", "xdnep", "xspbllt",
         "xdptllt", "xzqr", "xdsyevr", "xztrd", "xzevc")
 
 WATER = """start water
