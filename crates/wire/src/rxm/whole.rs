@@ -76,16 +76,12 @@ pub fn parse_message(order: ByteOrder, bytes: &[u8]) -> Option<Small> {
     // A header of 16 bytes, and not the longer one that begins a message in no packet.
     let is_unit = may_be_sole(first) && first[6] == base::BASE_LEN as u8;
     let has_data = order.u32([f0, f1, f2, f3]) & REMOTE_CQ_DATA != 0;
-    if !is_whole || !is_unit || has_data {
+    if !is_whole || !is_unit || has_data || op > 1 {
         return None;
     }
     Some(Small {
         flags: BaseFlags::empty(),
-        tag: match op {
-            0 => None,
-            1 => Some(order.u64(tag)),
-            _ => return None,
-        },
+        tag: (op == 1).then(|| order.u64(tag)),
         payload_len,
     })
 }
