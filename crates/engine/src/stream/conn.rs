@@ -125,11 +125,15 @@ pub struct Conn<B> {
     pub(super) packets: Option<Packets>,
     /// What is posted next need not be postponed, see [`Self::settle_ready`].
     pub(super) ready_to_send: bool,
+    /// It is the sending end of an endpoint's connection to itself.
+    pub(super) to_itself: bool,
     /// Messages shorter than this, of any kind, may be written before anything of them is noted, if
     /// `ready_to_send`: those of that length do not wait for their receive.
     pub(super) send_now_limit: u64,
     /// The same of injected messages, of which none is got.
     pub(super) inject_now_limit: u64,
+    /// The same of messages in packets.
+    pub(super) packet_now_limit: u64,
     /// What is posted next waits for what was posted before.
     pub(super) fence: bool,
     /// See [`EpConfig::after_reads`](super::EpConfig::after_reads).
@@ -220,8 +224,10 @@ impl<B: Buffer> Conn<B> {
             up: false,
             packets: None,
             ready_to_send: false,
+            to_itself: false,
             send_now_limit: 0,
             inject_now_limit: 0,
+            packet_now_limit: 0,
             fence: false,
             after_reads: false,
             order: ByteOrder::NATIVE,
@@ -279,9 +285,13 @@ impl<B: Buffer> Conn<B> {
         self.ready_to_send = ready;
         let to_get = self.get_attention_min();
         // The header of a packet is longer than those that are put together at once.
-        self.inject_now_limit = match ready && self.packets.is_none() {
+        let limit = match ready && !self.to_itself {
             true => self.eager_max.saturating_add(1),
             false => 0,
+        };
+        (self.inject_now_limit, self.packet_now_limit) = match self.packets {
+            None => (limit, 0),
+            Some(_) => (0, limit),
         };
         self.send_now_limit = match self.inject_now_limit < to_get {
             true => self.inject_now_limit,

@@ -101,11 +101,20 @@ impl<B: Buffer> Engine<B> {
         let Some(packets) = &conn.packets else {
             return false;
         };
-        if !conn.ready_to_send || len > conn.eager_max || conn.has_output() {
+        if len >= conn.packet_now_limit || conn.has_output() {
             return false;
         }
         *header = emit_message(conn.order, packets.to, tag, data, len);
         true
+    }
+
+    /// Says that a connection is the sending end of an endpoint's connection to itself. Its messages are not
+    /// for [`Engine::try_send_now`] or [`Engine::try_send_packet_now`]: the driver is to know of each.
+    pub fn note_to_itself(&mut self, conn_id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(conn_id) {
+            conn.to_itself = true;
+            conn.set_ready_to_send(conn.ready_to_send);
+        }
     }
 
     /// Reports a message of [`Engine::try_send_now`] that was written whole.

@@ -158,6 +158,8 @@ impl<T: Transport> State<T> {
             self.msg_connected(id, &data);
         }
         self.flush(id);
+        // What had waited for the connection.
+        self.note_posted(id);
     }
 
     /// Reads the greeting in the answer of an RDM endpoint, which was taken for the receive context `context` of its

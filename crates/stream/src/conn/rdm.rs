@@ -300,7 +300,7 @@ impl<T: Transport> State<T> {
         }
         self.start_messages(id, terms);
         if decision == Decision::Loopback {
-            return;
+            return self.note_loopback(old, id);
         }
         self.take_over(old, decision, id);
         if let Some(rdm) = self.ep(ep).and_then(|e| e.rdm.as_mut()) {
@@ -311,6 +311,17 @@ impl<T: Transport> State<T> {
             self.set_route(ep, from_peer.addr, id);
         }
         self.flush(id);
+    }
+
+    /// Notes both ends of a connection of an endpoint to itself.
+    fn note_loopback(&mut self, sending: Option<ConnId>, receiving: ConnId) {
+        self.loopbacks.push(receiving);
+        if let Some(sending) = sending
+            && let Some(connection) = self.connection(sending)
+        {
+            connection.role = Role::ToItself;
+            self.engine.note_to_itself(sending);
+        }
     }
 
     /// Remembers that the peer of a new connection says that nobody can connect to it.

@@ -38,6 +38,8 @@ pub(crate) enum Role {
     Both,
     /// The receiving end of a connection of an endpoint to itself.
     Loopback,
+    /// Its sending end.
+    ToItself,
 }
 
 #[derive(Debug)]

@@ -117,6 +117,8 @@ pub(crate) struct State<T: Transport> {
     pub(crate) epoll: Arc<PollerOf<T>>,
     pub(crate) params: Arc<T::Params>,
     pub(crate) timer: <T::System as System>::Timer,
+    /// The receiving ends of connections of endpoints to themselves; some may have ended.
+    pub(crate) loopbacks: Vec<ConnId>,
     /// How often the timer goes off; zero when it is not set.
     pub(crate) timer_period: Duration,
     /// When connections were last checked, see [`Link::CHECKS_PEER`](crate::Link::CHECKS_PEER).
@@ -229,6 +231,7 @@ impl<T: Transport> State<T> {
             told_unbounded: false,
             events: Events::with_capacity(64),
             full_poll_runs: false,
+            loopbacks: Vec::new(),
             rx_buffer: vec![0; RX_BUFFER].into_boxed_slice(),
             other_rx_buffer: vec![0; SHORT_RX_BUFFER].into_boxed_slice(),
             expects_long: false,

@@ -4,6 +4,7 @@ use ripstop_engine::id::ConnId;
 use ripstop_types::Errno;
 
 use crate::state::State;
+use crate::state::connection::Role;
 use crate::system::System;
 use crate::transport::link::Link as _;
 use crate::transport::registering::Registering as _;
@@ -70,7 +71,44 @@ impl<T: Transport> State<T> {
         }
     }
 
-    /// Writes what was put off on all connections, and what the kernel held back of them.
+    /// Something was posted to a connection. If an endpoint has sent it to itself, it is read where progress begins,
+    /// like what was put off is written there. It comes before what any peer has sent because of what the endpoint did
+    /// afterwards: programs that write to their own memory by messages, and then tell others, depend on that.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_posted(&mut self, id: ConnId) {
+        if self.is_to_itself(id) {
+            self.read_loopbacks_soon();
+        }
+    }
+
+    /// Whether a connection is the sending end of one of an endpoint to itself.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn is_to_itself(&self, id: ConnId) -> bool {
+        let connection = self.connections.get(id);
+        connection.is_some_and(|connection| connection.role == Role::ToItself)
+    }
+
+    /// Has the receiving ends of connections of endpoints to themselves read where progress begins.
+    #[cold]
+    #[inline(never)]
+    fn read_loopbacks_soon(&mut self) {
+        let mut loopbacks = std::mem::take(&mut self.loopbacks);
+        loopbacks.retain(|id| {
+            let connection = self.connections.get(*id);
+            let is_one = connection.is_some_and(|connection| connection.role == Role::Loopback);
+            if is_one {
+                self.put_off(*id);
+            }
+            is_one
+        });
+        self.loopbacks = loopbacks;
+    }
+
+    /// Writes what was put off on all connections, and what the kernel held back of them, and reads what endpoints
+    /// have sent to themselves.
+    #[inline(never)]
     pub(crate) fn flush_dirty(&mut self) {
         while let Some(id) = self.dirty.pop() {
             if let Some(connection) = self.connection(id) {
@@ -80,7 +118,13 @@ impl<T: Transport> State<T> {
                 {
                     link.push();
                 }
+                let role = connection.role;
                 self.flush(id);
+                match role {
+                    Role::Both => {}
+                    Role::ToItself => self.read_loopbacks_soon(),
+                    Role::Loopback => _ = self.read_connection(id),
+                }
             }
         }
         self.resume_fast_polls();

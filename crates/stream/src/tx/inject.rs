@@ -149,6 +149,8 @@ impl<T: Transport> State<T> {
                     }
                     return Ok(());
                 }
+                // The usual way notes that it is to be read.
+                Err(NotSent { written: 0 }) if self.is_to_itself(id) => {}
                 Err(NotSent { written: 0 }) => {
                     self.make_room();
                     return Err(Errno::EAGAIN);

@@ -120,6 +120,9 @@ impl<T: Transport> State<T> {
         if silent {
             self.hand_over(id);
         }
+        if !self.loopbacks.is_empty() {
+            self.note_posted(id);
+        }
         Ok(())
     }
 
