@@ -18,6 +18,8 @@ cases! {
     pub(super) const CASES;
     fi_endpoint {
         rdm self_send: "an endpoint sends to itself";
+        rdm self_first:
+            "what an endpoint sends to itself comes before what a peer sends because of what the endpoint did next";
         rdm self_unexpected: "messages to oneself wait like others";
         rdm both_connect:
             "two endpoints that speak at once for the first time both get through", within(20);
@@ -73,6 +75,58 @@ fn self_send(cx: &Cx<'_>) -> Outcome {
     let recv = rig.post(A, Post::recv(8))?;
     rig.inject(A, b"me", None, None)?;
     rig.done(A, recv)?.carries(b"me")?;
+    rig.finish()
+}
+
+fn self_first(cx: &Cx<'_>) -> Outcome {
+    let spec = Spec::default().two_domains(true).progress(Progress::Manual);
+    let rig = Rig::open(cx, &spec)?;
+    rig.exchange(A, B, b"first")?;
+    let own = rig.insert(A, rig.sides[A].name.as_ref())?;
+    let recv = rig.post(A, Post::recv(8))?;
+    rig.complete(A, Post::send(&b"own"[..]).with(own))?;
+    rig.done(A, recv)?.carries(b"own")?;
+    let injected = Inject {
+        bytes: b"own",
+        tag: None,
+        data: None,
+        addr: own,
+    };
+    for round in 0..60 {
+        // The peer is whom the endpoint has heard last.
+        rig.exchange(B, A, b"before")?;
+        let count = 1 + round % 3;
+        let recvs = rig.post_all(A, (0..=count).map(|_| Post::recv(8)))?;
+        let asked = rig.post(B, Post::recv(8))?;
+        let mut sends = Vec::new();
+        for _ in 0..count {
+            match round % 2 {
+                0 => rig.retry("a message is injected", || {
+                    rig.s.inject(rig.sides[A].ep, injected)
+                })?,
+                _ => sends.push(rig.post(A, Post::send(&b"own"[..]).with(own))?),
+            }
+        }
+        sends.push(rig.post(A, Post::send(&b"go"[..]))?);
+        for _ in 0..50 {
+            rig.pump_side(B)?;
+        }
+        let answer = rig.post(B, Post::send(&b"answer"[..]))?;
+        for _ in 0..50 {
+            rig.pump_side(B)?;
+        }
+        for (index, recv) in recvs.into_iter().enumerate() {
+            let expected = if index < count {
+                &b"own"[..]
+            } else {
+                b"answer"
+            };
+            rig.done(A, recv)?.carries(expected)?;
+        }
+        rig.done(B, asked)?.carries(b"go")?;
+        rig.done(B, answer)?;
+        rig.all_done(A, sends)?;
+    }
     rig.finish()
 }
 
