@@ -22,8 +22,7 @@ pub(crate) fn is_ready(fds: &mut [PollFd<'_>]) -> Result<bool> {
     Ok(retry(|| poll(fds, Some(&NOW)))? > 0)
 }
 
-/// What to be told about a descriptor, as long as it is so. An error and a hang-up are always told: once
-/// if nothing else is asked for, since the caller may be unable to end what stays so.
+/// What to be told about a descriptor, as long as it is so. An error and a hang-up are always told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// There is something to read, or the peer has stopped writing.
@@ -48,7 +47,6 @@ impl Interest {
         let mut flags = epoll::EventFlags::empty();
         flags.set(epoll::EventFlags::IN | epoll::EventFlags::RDHUP, self.read);
         flags.set(epoll::EventFlags::OUT, self.write);
-        flags.set(epoll::EventFlags::ET, self == Self::default());
         flags
     }
 }

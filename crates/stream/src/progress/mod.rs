@@ -204,6 +204,9 @@ impl<T: Transport> State<T> {
         }
         if !polled && (event.error() || event.hangup()) {
             self.fail_soon_if_stalled(id);
+            if event.hangup() {
+                self.unwatch_hung_up(id);
+            }
         }
         if event.writable() {
             self.flush(id);

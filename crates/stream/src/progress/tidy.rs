@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ripstop_engine::id::ConnId;
 use ripstop_engine::stream::Output;
 use ripstop_os::Interest;
+use ripstop_types::Errno;
 
 use crate::state::waiters::Waited;
 use crate::state::{State, token};
@@ -93,14 +94,32 @@ impl<T: Transport> State<T> {
             return self.readiness.modify(id, interest);
         }
         let generation = connection.generation;
-        let failed = match &connection.link {
-            Some(link) => epoll
-                .modify(link, token::connection(id, generation), interest)
-                .err(),
-            None => None,
+        let Some(link) = &connection.link else {
+            return;
         };
-        if let Some(error) = failed {
+        let token = token::connection(id, generation);
+        let watched = match epoll.modify(link, token, interest) {
+            // See `unwatch_hung_up`.
+            Err(Errno::ENOENT) => epoll.add(link, token, interest),
+            done => done,
+        };
+        if let Err(error) = watched {
             self.lost(id, error);
+        }
+    }
+
+    /// epoll reports that a connection has hung up. Where nothing else is asked of it, that would be reported until the
+    /// program takes what it is stalled by: nothing is, until [`watch`](Self::watch) asks for more again.
+    #[cold]
+    pub(crate) fn unwatch_hung_up(&mut self, id: ConnId) {
+        let Self {
+            epoll, connections, ..
+        } = self;
+        if let Some(connection) = connections.get(id)
+            && connection.interest == Interest::default()
+            && let Some(link) = &connection.link
+        {
+            let _ = epoll.remove(link);
         }
     }
 

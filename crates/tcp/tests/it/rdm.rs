@@ -19,6 +19,8 @@ use ripstop_wire::ByteOrder;
 use ripstop_wire::xnet::base::{BaseFlags, emit_tag};
 use ripstop_wire::xnet::cm::Kind;
 use ripstop_wire::xnet::rdm::Greeting;
+use rustix::net::sockopt::set_socket_linger;
+use rustix::time::{ClockId, clock_gettime};
 
 fn rdm(threading: Threading) -> (Info, Arc<ripstop_tcp::Fabric>) {
     pair::rdm(&TcpProvider::new(), threading)
@@ -422,6 +424,49 @@ fn what_was_injected_is_read_before_a_failed_write_ends_the_connection() {
         drop(unpark(text));
     }
     take(&b, COUNT);
+}
+
+#[test]
+fn a_sleeper_sleeps_though_a_connection_that_is_not_read_was_reset() {
+    let (info, fabric) = rdm(Threading::Safe);
+    let domain = fabric.safe_domain(&info).unwrap();
+    let end = open(&domain, &info);
+    let mut peer = raw_peer(&end, 1);
+    let header = emit_tag(ByteOrder::NATIVE, BaseFlags::empty(), 0, 7, 16_384);
+    let message = [&header[..], &[9; 16_384]].concat();
+    // There is no receive, so that it is kept until there is no room left.
+    peer.set_nonblocking(true).unwrap();
+    let (mut written, mut moved) = (0, Instant::now());
+    while moved.elapsed() < Duration::from_millis(500) {
+        if let Ok(count) = peer.write(&message[written..]) {
+            written = (written + count) % message.len();
+            moved = Instant::now();
+        }
+        assert_eq!(end.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    }
+    set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    let sleep = |time| end.cq.sread(1, 1, Some(time), |_| ());
+    assert_eq!(sleep(Duration::from_millis(100)), Err(Errno::EAGAIN));
+    let before = clock_gettime(ClockId::ThreadCPUTime);
+    assert_eq!(sleep(Duration::from_secs(1)), Err(Errno::EAGAIN));
+    let used = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime) - before).unwrap();
+    assert!(used < Duration::from_millis(100), "{used:?} of a second");
+    // What was kept is there, and what is read again follows.
+    let room = Parked::park(vec![0; 16_384]);
+    for _ in 0..10 {
+        end.ep
+            .recv(
+                RecvKind::Tagged { tag: 7, ignore: 0 },
+                &[room.buf()],
+                FiAddr::UNSPEC,
+                2,
+                None,
+            )
+            .unwrap();
+        assert_eq!(end.next().len, 16_384);
+    }
+    drop((end, unpark(room)));
 }
 
 #[test]
