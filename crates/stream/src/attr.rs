@@ -195,7 +195,7 @@ pub fn packet_offer<T: Transport>(tunables: &Tunables, ops: Flags, rx_caps: Flag
             protocol: Protocol::Rxm,
             protocol_version: 1,
             domain_caps: caps,
-            ops,
+            ops: ops | Flags::COLLECTIVE,
             rx_caps: rx_caps | SOURCES,
             rx_ctx_cnt: 1,
         },

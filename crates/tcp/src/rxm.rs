@@ -15,7 +15,7 @@ use ripstop_stream::{
     EpollOnly, Fabric, HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport, Tunables, rxm,
 };
 use ripstop_types::{Errno, Flags, Result, Version};
-use ripstop_wire::rxm::cm::FlowControl;
+use ripstop_wire::rxm::cm::{Extensions, FlowControl};
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::params::{self, Params};
@@ -29,7 +29,8 @@ const NAME: &str = "tcp;ofi_rxm";
 const SAYS: rxm::Says = rxm::Says {
     rx_size: 4096,
     flow_control: FlowControl::Off,
-    parts: false,
+    // The messages of the handshake say what else there is.
+    extensions: Extensions::empty(),
 };
 
 /// The parameters of sockets (`FI_TCP_*`) with those of packets (`FI_OFI_RXM_*`).

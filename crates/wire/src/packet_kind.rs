@@ -26,5 +26,7 @@ numbered! {
         WriteDone = 8 => "write done",
         /// Whether the connection is to end, as it has nothing to do; between two of this library.
         Part = 64 => "part",
+        /// Bytes of units that are in no packet over tcp; between two of this library.
+        Unit = 65 => "unit",
     }
 }

@@ -3,7 +3,7 @@
 //! machine. Payloads are left out.
 
 use ripstop_types::AtomicKind;
-use ripstop_wire::rxm::cm::{self, Answer, FlowControl, Number, Reason, Request};
+use ripstop_wire::rxm::cm::{self, Answer, Extensions, FlowControl, Number, Reason, Request};
 use ripstop_wire::rxm::{
     AtomicHead, AtomicResult, Body, MAX_UNIT_HEADER, Message, Packet, Part, Segment, Unit,
     emit_packet,
@@ -71,7 +71,7 @@ fn requests() {
         flow_control: FlowControl::Off,
         eager_max: cm::EAGER_MAX,
         rx_size: 4096,
-        parts: false,
+        extensions: Extensions::empty(),
         number: Number {
             pid: 0x3b09,
             index: 0,
@@ -98,7 +98,7 @@ fn answers() {
         },
         rx_size: 4096,
         flow_control: FlowControl::Off,
-        parts: false,
+        extensions: Extensions::empty(),
     };
     assert_eq!(Answer::parse(LE, &data), Ok(answer));
     assert_eq!(answer.emit(LE).unwrap()[..], data);

@@ -1,7 +1,7 @@
 //! Bodies for `FI_PROTO_RXM`, `ripstop_wire::rxm`.
 
 use ripstop_types::AtomicKind;
-use ripstop_wire::rxm::cm::{Answer, EAGER_MAX, FlowControl, Number, Reason, Request};
+use ripstop_wire::rxm::cm::{Answer, EAGER_MAX, Extensions, FlowControl, Number, Reason, Request};
 use ripstop_wire::rxm::{
     AtomicHead, AtomicResult, Body, MAX_UNIT_HEADER, Message, Packet, Part, Parting, Segment, Unit,
     emit_packet,
@@ -151,14 +151,14 @@ pub fn cm_seeds() -> Vec<Vec<u8>> {
         flow_control: FlowControl::Off,
         eager_max: EAGER_MAX,
         rx_size: 4,
-        parts: true,
+        extensions: Extensions::all(),
         number,
     };
     let answer = Answer {
         number,
         rx_size: 4,
         flow_control: FlowControl::Unsaid,
-        parts: false,
+        extensions: Extensions::empty(),
     };
     let data = ORDERS.into_iter().flat_map(|order| {
         [

@@ -288,6 +288,13 @@ impl<B: Buffer> Collectives<B> {
         });
     }
 
+    /// Whether a peer is a member of a group that this endpoint has joined, or joins.
+    #[must_use]
+    pub fn has_member(&self, ep: EpId, peer: FiAddr) -> bool {
+        let has = |group: &Group| group.ep == ep && group.rank_of(peer).is_some();
+        self.groups.position(has).is_some()
+    }
+
     /// Whether an endpoint waits for others to join.
     pub(super) fn joins(&self, ep: EpId) -> bool {
         let joining = |group: &Group| group.ep == ep && group.state == State::Joining;

@@ -461,7 +461,8 @@ impl<B: Buffer> Engine<B> {
     /// Ends a connection: all that waits for it completes with `error`. Messages that had
     /// arrived whole can still be received.
     pub fn close_conn(&mut self, id: ConnId, error: Errno) {
-        let used = self.conns.get(id).is_some_and(Conn::serves_groups);
+        // An end that was agreed on loses nobody: a member is reached by the next connection.
+        let used = self.conns.get(id).is_some_and(Conn::serves_groups) && !self.may_be_closed(id);
         self.fail_all_tx(id, error);
         self.fail_all_rx(id, error);
         self.lose_members(id, used, error);

@@ -273,7 +273,7 @@ impl<B: Buffer> Engine<B> {
                     self.note_written(conn_id, &header)?;
                 }
                 Op::ReadRsp if self.is_by_device(conn_id) => self.note_read(conn_id)?,
-                Op::Tag | Op::Write | Op::ReadReq | Op::ReadRsp | Op::Refuse => {
+                Op::Tag | Op::Write | Op::ReadReq | Op::ReadRsp | Op::Refuse | Op::Coll => {
                     self.handle_header(conn_id, &header)?;
                 }
                 Op::Msg if header.is_ack() => self.handle_header(conn_id, &header)?,
@@ -326,7 +326,8 @@ impl<B: Buffer> Engine<B> {
                 return self.start_segment(conn_id, envelope(message, ack), &segment);
             }
             Body::Part(said) => self.handle_part(conn_id, said)?,
-            Body::Credit(_) | Body::WriteReady { .. } | Body::WriteDone(_) => {
+            // Links read credits and the packets of units.
+            Body::Credit(_) | Body::Unit(_) | Body::WriteReady { .. } | Body::WriteDone(_) => {
                 return Err(Errno::EPROTO);
             }
         }

@@ -71,7 +71,7 @@ impl<B: Buffer> Engine<B> {
     /// Asks the peer to end a connection, if it understands that and nothing is under way on this side; returns whether
     /// it was asked. [`Output::Parted`] follows, or nothing where the peer has something under way.
     pub fn ask_to_part(&mut self, conn_id: ConnId) -> bool {
-        if !self.agrees_to_part(conn_id) || self.is_directed(conn_id) {
+        if !self.agrees_to_part(conn_id) || self.is_needed(conn_id) {
             return false;
         }
         let Some(conn) = self.conns.get_mut(conn_id) else {
@@ -86,10 +86,12 @@ impl<B: Buffer> Engine<B> {
         true
     }
 
-    /// Whether receives name the peer as their only source, for which its end has to be noticed.
-    fn is_directed(&self, conn_id: ConnId) -> bool {
+    /// Whether the peer's end has to be noticed: receives name it as their only source, or it is a member of a group.
+    fn is_needed(&self, conn_id: ConnId) -> bool {
         let conn = self.conns.get(conn_id);
-        conn.is_some_and(|conn| self.waits_for(conn.ep(), conn.src()))
+        conn.is_some_and(|conn| {
+            self.waits_for(conn.ep(), conn.src()) || self.coll.has_member(conn.ep(), conn.src())
+        })
     }
 
     /// Whether this side has asked to end a connection, or both are to.
@@ -106,7 +108,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     pub(super) fn handle_part(&mut self, conn_id: ConnId, said: Parting) -> Result<()> {
-        let is_directed = self.is_directed(conn_id);
+        let is_needed = self.is_needed(conn_id);
         let conn = self.conns.get_mut(conn_id).ok_or(Errno::ENOTCONN)?;
         if !conn.packets.as_ref().is_some_and(|packets| packets.parts) {
             return Err(Errno::EPROTO);
@@ -114,7 +116,7 @@ impl<B: Buffer> Engine<B> {
         match (said, conn.part_state()) {
             // What is not written of answers stays bounded.
             (Parting::Ask, PartState::Staying) if conn.is_answering() => return Err(Errno::EPROTO),
-            (Parting::Ask, PartState::Staying) if is_directed || !conn.may_part() => {
+            (Parting::Ask, PartState::Staying) if is_needed || !conn.may_part() => {
                 conn.queue_packet(Body::Part(Parting::Stay))?;
                 conn.note_answer();
                 self.mark_output(conn_id);

@@ -68,7 +68,7 @@ impl<T: Transport> State<T> {
     /// The extensions of the protocol that this side offers on a connection.
     pub(crate) fn extensions(&self, link: &T::Link) -> Extensions {
         if T::is_in_packets(&self.params) {
-            return Extensions::REFUSE;
+            return Extensions::REFUSE | Extensions::COLL;
         }
         match T::gets_messages(&self.params, link) {
             true => Extensions::all(),

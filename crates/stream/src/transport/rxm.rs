@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 
 use ripstop_engine::stream::{PacketTerms, ReadBy};
 use ripstop_types::Result;
-use ripstop_wire::rxm::cm::{Answer, FlowControl, Number, Reason, Request};
+use ripstop_wire::rxm::cm::{Answer, Extensions, FlowControl, Number, Reason, Request};
 use ripstop_wire::xnet::rdm::Greeting;
-use ripstop_wire::{ByteOrder, WireError};
+use ripstop_wire::{ByteOrder, WireError, xnet};
 
 use crate::transport::HandshakeError;
 
@@ -22,8 +22,8 @@ pub struct Says {
     pub rx_size: u32,
     /// Whether it gives credits, and wants some.
     pub flow_control: FlowControl,
-    /// Whether it agrees on ends of connections.
-    pub parts: bool,
+    /// What it speaks beyond the protocol of the C library.
+    pub extensions: Extensions,
 }
 
 /// What this side calls a connection. The lower half is for receivers that read several connections
@@ -60,7 +60,7 @@ impl Says {
             flow_control: self.flow_control,
             eager_max,
             rx_size: self.rx_size,
-            parts: self.parts,
+            extensions: self.extensions,
             number: number(pid),
         };
         emitted(request.emit(ByteOrder::NATIVE))
@@ -75,7 +75,7 @@ impl Says {
             number: number(pid),
             rx_size: self.rx_size,
             flow_control: self.flow_control,
-            parts: self.parts,
+            extensions: self.extensions,
         };
         emitted(answer.emit(ByteOrder::NATIVE))
     }
@@ -110,6 +110,27 @@ pub fn read_reply(data: &[u8]) -> CoreResult<Greeting, HandshakeError> {
     Ok(greeting(0, answer.number))
 }
 
+/// What a peer calls the connection, and what it speaks, by its request or answer.
+fn said(data: &[u8]) -> Option<(Number, Extensions)> {
+    let asked = Request::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.extensions));
+    let said = asked.or_else(|_| {
+        Answer::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.extensions))
+    });
+    said.ok()
+}
+
+/// What a peer speaks, by its request or answer: what the header of a message of the handshake says over tcp.
+#[must_use]
+pub fn extensions(data: &[u8]) -> xnet::cm::Extensions {
+    let Some((_, said)) = said(data) else {
+        return xnet::cm::Extensions::empty();
+    };
+    match said.contains(Extensions::COLL) {
+        true => xnet::cm::Extensions::COLL,
+        false => xnet::cm::Extensions::empty(),
+    }
+}
+
 /// The terms of a connection, by the peer's request or answer. `eager_max` is that of both sides; `segmented_max`: the
 /// longest message in bytes that the link sends in segments.
 #[must_use]
@@ -119,15 +140,13 @@ pub fn terms(
     announced: ReadBy,
     says: Says,
 ) -> Option<PacketTerms> {
-    let asked = Request::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.parts));
-    let said = asked
-        .or_else(|_| Answer::parse(ByteOrder::NATIVE, data).map(|said| (said.number, said.parts)));
-    said.ok().map(|(number, parts)| PacketTerms {
+    let (number, extensions) = said(data)?;
+    Some(PacketTerms {
         number: number.in_packets(),
         eager_max: eager_max.into(),
         segmented_max,
         announced,
-        parts: parts && says.parts,
+        parts: (extensions & says.extensions).contains(Extensions::PARTS),
     })
 }
 
@@ -150,7 +169,7 @@ mod tests {
         let says = Says {
             rx_size: 1,
             flow_control: FlowControl::Off,
-            parts: true,
+            extensions: Extensions::all(),
         };
         let from = SocketAddr::from(([127, 0, 0, 1], 9));
         let data = says.request(4096, 7, 3).expect("fits");
@@ -160,10 +179,14 @@ mod tests {
         let agreed = terms(&data, (4096, 0), ReadBy::Stream, says).expect("a request");
         assert_eq!((agreed.eager_max, agreed.parts), (4096, true));
         let says = Says {
-            parts: false,
+            extensions: Extensions::COLL,
             ..says
         };
         let agreed = terms(&data, (4096, 0), ReadBy::Stream, says).expect("a request");
         assert!(!agreed.parts);
+        assert_eq!(extensions(&data), xnet::cm::Extensions::COLL);
+        let data = says.reply(3).expect("fits");
+        assert_eq!(extensions(&data), xnet::cm::Extensions::COLL);
+        assert!(extensions(&data[1..]).is_empty());
     }
 }

@@ -13,7 +13,7 @@ use ripstop_mem::Parked;
 use ripstop_tcp::{RxmTcp, RxmTcpProvider};
 use ripstop_types::{EpType, Errno, FiAddr, Flags, Progress, Threading};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::rxm::cm::{Answer, EAGER_MAX, FlowControl, Number, Reason, Request};
+use ripstop_wire::rxm::cm::{Answer, EAGER_MAX, Extensions, FlowControl, Number, Reason, Request};
 use ripstop_wire::xnet::cm::Kind;
 
 /// Around the longest message that is in one packet, and much longer.
@@ -161,7 +161,7 @@ fn request(port: u16, eager_max: u32) -> [u8; 24] {
         port,
         flow_control: FlowControl::Off,
         eager_max,
-        parts: false,
+        extensions: Extensions::empty(),
         rx_size: 4096,
         number: Number { pid: 7, index: 3 },
     };

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ripstop_core::fi_info;
 use ripstop_core::log::Subsys;
 use ripstop_ibverbs::{CmEvent, CmEventKind, CmId, ConnParam};
+use ripstop_stream::rxm;
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
 use ripstop_wire::rxm::cm::{Answer, FlowControl, Request};
@@ -51,13 +52,20 @@ fn param(data: &[u8]) -> ConnParam<'_> {
     }
 }
 
-/// What a peer has said, as a message of the handshake.
+/// What a peer has said, as a message of the handshake, whose header has the extensions that the data names.
 ///
 /// # Errors
 /// [`Errno::EPROTO`] for more data than there can be.
 pub(crate) fn message(kind: Kind, data: &[u8]) -> Result<Vec<u8>> {
     let data = private_data::parse(data);
-    let header = Header::new(kind, data).and_then(|header| header.emit());
+    let emit = |header: Header| {
+        Header {
+            extensions: rxm::extensions(data),
+            ..header
+        }
+        .emit()
+    };
+    let header = Header::new(kind, data).and_then(emit);
     let header = header.map_err(|error| error.errno())?;
     Ok([&header[..], data].concat())
 }
@@ -259,7 +267,8 @@ impl Drop for Handshake {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ripstop_wire::rxm::cm::{EAGER_MAX, Number};
+    use ripstop_wire::rxm::cm::{EAGER_MAX, Extensions, Number};
+    use ripstop_wire::xnet;
 
     #[test]
     fn what_the_peer_says_is_read_from_padded_private_data() {
@@ -269,7 +278,7 @@ mod tests {
             flow_control: FlowControl::Off,
             eager_max: EAGER_MAX,
             rx_size: 128,
-            parts: true,
+            extensions: Extensions::all(),
             number,
         };
         let bytes = request.emit(ByteOrder::NATIVE).expect("fits");
@@ -283,12 +292,13 @@ mod tests {
             (Kind::Request, bytes.len())
         );
         assert_eq!(header.data_order(), ByteOrder::NATIVE);
+        assert_eq!(header.extensions, xnet::cm::Extensions::COLL);
         assert_eq!(agreed(&bytes), (9, false));
         let answer = Answer {
             number,
             rx_size: 1,
             flow_control: FlowControl::Unsaid,
-            parts: false,
+            extensions: Extensions::empty(),
         };
         let bytes = answer.emit(ByteOrder::NATIVE).expect("fits");
         assert_eq!(agreed(&bytes), (9, true));

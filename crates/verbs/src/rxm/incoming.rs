@@ -12,7 +12,7 @@ use ripstop_wire::xnet::base::{
     BASE_LEN, BaseFlags, Header, MAX_HEADER, Op, RmaIov, RmaIovs, emit_msg, emit_response,
 };
 
-/// Bytes at the front of a packet that are the header of a message.
+/// Bytes at the front of a packet that are the header of a message, or come before bytes of a unit.
 const FRONT: usize = rxm::BASE_LEN;
 
 /// What has come.
@@ -21,6 +21,9 @@ pub(crate) enum Incoming {
     /// A packet of `len` bytes, in the receive with this number. With `alone` a read ends behind its front, of
     /// [`FRONT`] bytes: with them the reader learns where the others go.
     Packet { slot: u16, len: usize, alone: bool },
+    /// The `len` bytes of a unit behind the header of the packet in the receive with this number: those of one unit come one
+    /// after the other.
+    Unit { slot: u16, len: usize },
     /// What was sent or written is with the peer, of those that the engine waits for.
     Acknowledgement,
     /// The peer has written memory of this side, and says so with this data, which has used the receive with
@@ -31,9 +34,11 @@ pub(crate) enum Incoming {
 }
 
 impl Incoming {
-    fn header(self) -> Header {
-        match self {
+    /// The header of the unit; `None` of one that is there with its header.
+    fn header(self) -> Option<Header> {
+        let header = match self {
             Self::Packet { len, .. } => Header::new(Op::Msg, len as u64),
+            Self::Unit { .. } => return None,
             Self::Acknowledgement => Header::ack(),
             Self::Written(_, data, len) => {
                 let to = RmaIov {
@@ -47,12 +52,13 @@ impl Incoming {
                 }
             }
             Self::Read => Header::new(Op::ReadRsp, 0),
-        }
+        };
+        Some(header)
     }
 
     const fn len(self) -> u64 {
         match self {
-            Self::Packet { len, .. } => len as u64,
+            Self::Packet { len, .. } | Self::Unit { len, .. } => len as u64,
             Self::Acknowledgement | Self::Written(..) | Self::Read => 0,
         }
     }
@@ -140,7 +146,8 @@ impl Inbox {
                 continue;
             }
             if self.read == 0 {
-                let emitted = unit.header().emit(ByteOrder::NATIVE, &mut self.header);
+                let emit = |header: Header| header.emit(ByteOrder::NATIVE, &mut self.header);
+                let emitted = unit.header().map_or(Ok(0), emit);
                 self.header_len = emitted.map_err(|error| error.errno())? as u64;
             }
             let base = self.header_len;
@@ -153,6 +160,9 @@ impl Inbox {
                     Incoming::Packet { slot, len, alone } => {
                         let end = if alone && at < FRONT { FRONT } else { len };
                         copy(slot, at..end, vec, filled)
+                    }
+                    Incoming::Unit { slot, len } => {
+                        copy(slot, FRONT + at..FRONT + len, vec, filled)
                     }
                     Incoming::Acknowledgement | Incoming::Written(..) | Incoming::Read => 0,
                 }
@@ -182,7 +192,10 @@ impl Inbox {
         if self.read >= end {
             self.read = 0;
             self.units.pop_front();
-            if let Incoming::Packet { slot, .. } | Incoming::Written(slot, ..) = unit {
+            if let Incoming::Packet { slot, .. }
+            | Incoming::Unit { slot, .. }
+            | Incoming::Written(slot, ..) = unit
+            {
                 done.push(slot);
             }
         }
@@ -200,7 +213,8 @@ mod tests {
     /// Reads all there is with so much room at a time.
     fn all(inbox: &mut Inbox, step: usize) -> (Vec<u8>, Vec<u16>) {
         let (mut bytes, mut done) = (Vec::new(), Vec::new());
-        let packets = [b"first".to_vec(), b"second one".to_vec()];
+        let unit = [&[7; FRONT][..], b"a unit"].concat();
+        let packets = [b"first".to_vec(), b"second one".to_vec(), Vec::new(), unit];
         loop {
             let mut room = vec![0; step];
             let (front, back) = room.split_at_mut(step / 2);
@@ -226,14 +240,18 @@ mod tests {
             Incoming::Acknowledgement,
             Incoming::Written(2, 3, 1000),
             packet(1, 10, false),
+            Incoming::Unit { slot: 3, len: 6 },
             Incoming::Read,
         ];
         let header = |unit: Incoming| {
             let mut bytes = [0; MAX_HEADER];
-            let emitted = unit.header().emit(ByteOrder::NATIVE, &mut bytes);
+            let Some(header) = unit.header() else {
+                return Vec::new();
+            };
+            let emitted = header.emit(ByteOrder::NATIVE, &mut bytes);
             bytes[..emitted.expect("fits")].to_vec()
         };
-        let parts = [&b"first"[..], b"", b"", b"", b"second one", b""];
+        let parts = [&b"first"[..], b"", b"", b"", b"second one", b"a unit", b""];
         let expected: Vec<u8> = units
             .iter()
             .zip(parts)
@@ -244,7 +262,7 @@ mod tests {
             units.iter().for_each(|unit| inbox.push(*unit));
             let (bytes, done) = all(&mut inbox, step);
             assert_eq!(bytes, expected, "{step}");
-            assert_eq!(done, [0, 2, 1], "{step}");
+            assert_eq!(done, [0, 2, 1, 3], "{step}");
             assert!(inbox.is_empty());
         }
     }

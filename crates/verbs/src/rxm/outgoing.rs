@@ -19,6 +19,8 @@ pub(crate) enum Started {
     Read(RmaIovs),
     /// So many bytes for the peer's memory. As for a packet. With data that the peer is told of then.
     Write(RmaIovs, u64, bool, Option<u32>),
+    /// So many bytes, which with the header, of so many bytes, go in packets of units: of a collective.
+    Unit(usize, u64),
     /// Nothing, and nothing is to be done: peers are told by their devices what has arrived.
     Acknowledgement,
 }
@@ -69,6 +71,11 @@ impl UnitHeader {
         }
     }
 
+    /// The front of the header that was taken last, while nothing of the next one has come.
+    pub(crate) fn last(&self, len: usize) -> &[u8] {
+        self.bytes.get(..len).unwrap_or_default()
+    }
+
     /// Whether nothing of the next one has come.
     pub(crate) const fn is_empty(&self) -> bool {
         self.have == 0
@@ -98,6 +105,7 @@ impl UnitHeader {
                 let len = usize::try_from(payload).map_err(|_| Errno::EPROTO)?;
                 Ok(Started::Packet(len, ack))
             }
+            Op::Coll => Ok(Started::Unit(len, payload)),
             Op::ReadReq => Ok(Started::Read(header.rma)),
             Op::Write => {
                 // There are 32 bits in immediate data, as the domain says.
@@ -112,7 +120,7 @@ impl UnitHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ripstop_wire::xnet::base::RmaIov;
+    use ripstop_wire::xnet::base::{Coll, CollKind, RmaIov};
 
     /// The header in pieces of `step` bytes, with bytes behind it that are not its own.
     fn started(header: &Header, step: usize) -> Result<Started> {
@@ -170,6 +178,12 @@ mod tests {
             );
             let ack = Header::ack();
             assert_eq!(started(&ack, step), Ok(Started::Acknowledgement));
+            let coll = Header::coll(Coll {
+                kind: CollKind::Data,
+                len: 12,
+                ..Coll::default()
+            });
+            assert_eq!(started(&coll, step), Ok(Started::Unit(48, 12)));
             let other = Header::new(Op::ReadRsp, 4);
             assert_eq!(started(&other, step), Err(Errno::EPROTO));
         }

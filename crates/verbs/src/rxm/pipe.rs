@@ -3,10 +3,12 @@
 mod packets;
 mod reads;
 mod receives;
+mod units;
 mod writes;
 
 use packets::Sending;
 use receives::{RECEIVES, front_alone};
+use units::{ComingUnit, SendingUnit};
 pub(crate) use writes::DIRECT_MIN;
 use writes::Writing;
 
@@ -24,7 +26,7 @@ use ripstop_mem::{UserBuf, copy_in};
 use ripstop_os::{IoVec, IoVecMut};
 use ripstop_types::{Errno, Result};
 use ripstop_wire::ByteOrder;
-use ripstop_wire::rxm::{BASE_LEN, Body, MESSAGE_LEN, Packet};
+use ripstop_wire::rxm::{BASE_LEN, Body, MESSAGE_LEN, Packet, PacketKind};
 use ripstop_wire::xnet::base;
 
 use crate::rxm::NAME;
@@ -108,6 +110,8 @@ enum Outgoing {
     Header,
     /// A message.
     Message(Sending),
+    /// A unit of a collective.
+    Unit(SendingUnit),
     /// A write.
     Write(Writing),
     /// A read: its requests that are not posted.
@@ -169,6 +173,8 @@ pub(crate) struct Pipe {
     outgoing: Outgoing,
     header: UnitHeader,
     inbox: Inbox,
+    /// The unit of a collective that is arriving.
+    coming: ComingUnit,
     /// Receives of packets that were read to their end, not posted again yet.
     done: Vec<u16>,
     /// Where the next reads go, in the order of their requests in the stream.
@@ -226,6 +232,7 @@ impl Pipe {
             outgoing: Outgoing::Header,
             header: UnitHeader::new(),
             inbox: Inbox::new(),
+            coming: ComingUnit::default(),
             done: Vec::new(),
             places: VecDeque::new(),
             reading: VecDeque::new(),
@@ -312,13 +319,17 @@ impl Pipe {
         self.ended
             || match &self.outgoing {
                 Outgoing::Message(sending) if sending.has_slot() => true,
+                Outgoing::Unit(unit) if unit.is_read() => false,
+                Outgoing::Unit(unit) if unit.has_slot() => true,
                 Outgoing::Write(writing) if writing.is_empty() => false,
                 Outgoing::Write(writing) => {
                     let sends = writing.data.is_none() || self.credits.may_send();
                     writing.slot.is_some() || slot && sends
                 }
                 Outgoing::Read(_) => false,
-                Outgoing::Header | Outgoing::Message(_) => slot && self.credits.may_send(),
+                Outgoing::Header | Outgoing::Message(_) | Outgoing::Unit(_) => {
+                    slot && self.credits.may_send()
+                }
             }
     }
 
@@ -429,6 +440,10 @@ impl Pipe {
                 _ => {}
             }
         }
+        let [_, kind, ..] = front;
+        if kind == PacketKind::Unit.number() {
+            return self.received_unit(slot, len, &front);
+        }
         let alone = front_alone(&front, len);
         self.inbox.push(Incoming::Packet { slot, len, alone });
     }
@@ -527,6 +542,8 @@ impl Pipe {
                 Ok(used)
             }
             Outgoing::Message(_) => self.fill_packet(vec, skip),
+            Outgoing::Unit(unit) if unit.is_read() => Err(Errno::EAGAIN),
+            Outgoing::Unit(_) => self.fill_unit(vec, skip),
             Outgoing::Write(writing) if writing.is_empty() => Err(Errno::EAGAIN),
             Outgoing::Write(_) => self.fill_write(vec, skip),
             Outgoing::Read(_) => Err(Errno::EAGAIN),
@@ -582,6 +599,10 @@ impl Pipe {
                 let sending = Sending::new(len, ack, self.shape.packet_max);
                 self.outgoing = Outgoing::Message(sending.ok_or(Errno::EMSGSIZE)?);
             }
+            Started::Unit(header, payload) => {
+                self.outgoing = Outgoing::Unit(SendingUnit::new(header, payload));
+                self.advance();
+            }
             Started::Write(to, len, ack, data) => {
                 self.outgoing = Outgoing::Write(Writing::new(to, len, ack, data));
                 self.advance();
@@ -597,15 +618,15 @@ impl Pipe {
 
     /// Posts what needs no more bytes of the stream, as far as there is room.
     fn advance(&mut self) {
-        match &self.outgoing {
-            Outgoing::Read(_) => self.post_reads(),
-            Outgoing::Write(writing) if writing.is_empty() => {
-                match self.fill_write(&IoVec::EMPTY, 0) {
-                    Ok(_) | Err(Errno::EAGAIN) => {}
-                    Err(error) => self.note_failure(Err(error)),
-                }
-            }
-            _ => {}
+        let filled = match &self.outgoing {
+            Outgoing::Read(_) => return self.post_reads(),
+            Outgoing::Write(writing) if writing.is_empty() => self.fill_write(&IoVec::EMPTY, 0),
+            Outgoing::Unit(unit) if unit.is_read() => self.fill_unit(&IoVec::EMPTY, 0),
+            _ => return,
+        };
+        match filled {
+            Ok(_) | Err(Errno::EAGAIN) => {}
+            Err(error) => self.note_failure(Err(error)),
         }
     }
 }

@@ -10,7 +10,7 @@ use ripstop_stream::{
     ConnectionBound, HandshakeError, Origin, Os, PacketTerms, ReadBy, Transport, rxm,
 };
 use ripstop_types::{Errno, Result};
-use ripstop_wire::rxm::cm::FlowControl;
+use ripstop_wire::rxm::cm::{Extensions, FlowControl};
 use ripstop_wire::xnet::rdm::Greeting;
 
 use crate::rxm::NAME;
@@ -24,7 +24,7 @@ use crate::rxm::readiness::RdmaReadiness;
 const SAYS: rxm::Says = rxm::Says {
     rx_size: 64,
     flow_control: FlowControl::On,
-    parts: true,
+    extensions: Extensions::all(),
 };
 
 /// Making a connection anew costs many messages' time, so one that was used a moment ago stays.

@@ -2,6 +2,7 @@
 //!
 //! Peers have the same byte order, that of their machines; [`Request`] says which.
 
+use bitflags::bitflags;
 use ripstop_types::numbered;
 
 use crate::cursor::{Reader, Writer};
@@ -54,6 +55,17 @@ numbered! {
     }
 }
 
+bitflags! {
+    /// What a sender speaks beyond the protocol of the C library, which sends zeros in this byte and does not read it.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Extensions: u8 {
+        /// It agrees on ends of connections ([`Parting`](super::Parting)).
+        const PARTS = 1;
+        /// It reads units of collectives in packets ([`Body::Unit`](super::Body::Unit)); over tcp they are in none.
+        const COLL = 2;
+    }
+}
+
 /// What a side calls a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Number {
@@ -94,8 +106,8 @@ pub struct Request {
     pub eager_max: u32,
     /// The size of its receive queue.
     pub rx_size: u32,
-    /// Whether it agrees on ends of connections ([`Parting`](super::Parting)); 0 of the C library.
-    pub parts: bool,
+    /// What it speaks beyond the protocol of the C library.
+    pub extensions: Extensions,
     /// What it calls the connection.
     pub number: Number,
 }
@@ -109,15 +121,29 @@ pub struct Answer {
     pub rx_size: u32,
     /// Whether it bounds what it is sent.
     pub flow_control: FlowControl,
-    /// Whether it agrees on ends of connections, as of a request.
-    pub parts: bool,
+    /// What it speaks beyond the protocol of the C library.
+    pub extensions: Extensions,
 }
 
-/// The bit of the byte of a request for what goes beyond the protocol of the C library, which sends zero there.
-const PARTS: u8 = 1;
+/// Stands before the extensions of an answer, whose last bytes not every version of the C library sets.
+const MARK: [u8; 2] = *b"Ri";
 
-/// The same of an answer, whose last bytes not every version of that library sets.
-const PARTS_ANSWERED: [u8; 3] = [b'R', b'i', 1];
+impl Extensions {
+    const fn parse_answer([m0, m1, bits]: [u8; 3]) -> Self {
+        match [m0, m1] {
+            MARK => Self::from_bits_retain(bits),
+            _ => Self::empty(),
+        }
+    }
+
+    const fn emit_answer(self) -> [u8; 3] {
+        let [m0, m1] = MARK;
+        match self.is_empty() {
+            true => [0; 3],
+            false => [m0, m1, self.bits()],
+        }
+    }
+}
 
 impl Request {
     /// Reads a request, which must be all of the connection data. `own` is the order of this
@@ -145,7 +171,7 @@ impl Request {
         Ok(Self {
             port,
             flow_control: flow(flow_control)?,
-            parts: beyond & PARTS != 0,
+            extensions: Extensions::from_bits_retain(beyond),
             eager_max: rest.u32()?,
             rx_size: rest.u32()?,
             number: Number::parse(rest.u64()?),
@@ -162,10 +188,7 @@ impl Request {
         let mut out = Writer::new(own, &mut bytes);
         out.array([VERSION, order_byte(own), CONTROL_VERSION, OPERATION_VERSION])?;
         out.u16(self.port)?;
-        out.array([
-            self.flow_control.number(),
-            if self.parts { PARTS } else { 0 },
-        ])?;
+        out.array([self.flow_control.number(), self.extensions.bits()])?;
         out.u32(self.eager_max)?;
         out.u32(self.rx_size)?;
         out.u64(self.number.emit())?;
@@ -189,7 +212,7 @@ impl Answer {
             number,
             rx_size,
             flow_control: flow(flow_control)?,
-            parts: beyond == PARTS_ANSWERED,
+            extensions: Extensions::parse_answer(beyond),
         })
     }
 
@@ -204,7 +227,7 @@ impl Answer {
         out.u64(self.number.emit())?;
         out.u32(self.rx_size)?;
         out.array([self.flow_control.number()])?;
-        out.array(if self.parts { PARTS_ANSWERED } else { [0; 3] })?;
+        out.array(self.extensions.emit_answer())?;
         Ok(bytes)
     }
 }

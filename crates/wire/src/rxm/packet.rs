@@ -123,6 +123,9 @@ pub enum Body {
     WriteDone(u64),
     /// Of the end of the connection.
     Part(Parting),
+    /// So many bytes of a unit that is in no packet over tcp, such as those of collectives. A unit begins with the
+    /// first packet that has its bytes, and no other packet has those of two.
+    Unit(u64),
 }
 
 impl Body {
@@ -140,6 +143,7 @@ impl Body {
             Self::WriteReady { .. } => PacketKind::WriteReady,
             Self::WriteDone(_) => PacketKind::WriteDone,
             Self::Part(_) => PacketKind::Part,
+            Self::Unit(_) => PacketKind::Unit,
         }
     }
 
@@ -151,6 +155,7 @@ impl Body {
             Self::Segment(_, segment) => segment.len as u64,
             Self::Atomic(atomic) => atomic.operands_len,
             Self::AtomicResult(result) => result.len as u64,
+            Self::Unit(len) => *len,
             Self::Rendezvous { .. }
             | Self::ReadDone(_)
             | Self::Credit(_)
@@ -174,7 +179,8 @@ impl PacketKind {
             | Self::ReadDone
             | Self::Credit
             | Self::WriteDone
-            | Self::Part => BASE_LEN,
+            | Self::Part
+            | Self::Unit => BASE_LEN,
         }
     }
 }
@@ -281,7 +287,8 @@ impl Packet {
             | Body::ReadDone(_)
             | Body::Credit(_)
             | Body::WriteDone(_)
-            | Body::Part(_) => {}
+            | Body::Part(_)
+            | Body::Unit(_) => {}
         }
         Ok(len)
     }
@@ -350,6 +357,7 @@ impl Fields {
                 op: parting.number(),
                 ..nothing
             },
+            Body::Unit(size) => Self { size, ..nothing },
         }
     }
 
@@ -405,6 +413,7 @@ impl Fields {
                 let found = self.op;
                 Body::Part(parting.ok_or(WireError::PacketOp { kind, found })?)
             }
+            PacketKind::Unit => Body::Unit(self.size),
             PacketKind::Credit => Body::Credit(order.u64(self.control)),
             PacketKind::Atomic => {
                 let [datatype, op, pieces, ..] = self.last;

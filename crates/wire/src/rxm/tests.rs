@@ -1,4 +1,4 @@
-use super::cm::{Answer, EAGER_MAX, FlowControl, Number, Reason, Request};
+use super::cm::{Answer, EAGER_MAX, Extensions, FlowControl, Number, Reason, Request};
 use super::*;
 use crate::xnet::base::{BaseFlags, Header, Op, RmaIov, RmaIovs};
 use crate::{ByteOrder, WireError};
@@ -50,6 +50,7 @@ fn bodies() -> Vec<Body> {
         Body::Part(Parting::Ask),
         Body::Part(Parting::Agree),
         Body::Part(Parting::Stay),
+        Body::Unit(48),
         Body::Atomic(AtomicHead {
             id: 2,
             kind: AtomicKind::Compare,
@@ -192,7 +193,7 @@ fn wrong_connection_data_is_named() {
         flow_control: FlowControl::Off,
         eager_max: EAGER_MAX,
         rx_size: 1,
-        parts: true,
+        extensions: Extensions::PARTS,
         number: Number { pid: 2, index: 3 },
     };
     let order = ByteOrder::Little;
@@ -266,12 +267,13 @@ proptest! {
     }
 
     #[test]
-    fn connection_data_survives(port: u16, eager_max: u32, rx_size: u32, pid: u32, index: u32, parts: bool) {
+    fn connection_data_survives(port: u16, eager_max: u32, rx_size: u32, pid: u32, index: u32, bits in 0u8..4) {
         let number = Number { pid, index };
+        let extensions = Extensions::from_bits_retain(bits);
         for order in ORDERS {
-            let request = Request { port, flow_control: FlowControl::On, eager_max, rx_size, parts, number };
+            let request = Request { port, flow_control: FlowControl::On, eager_max, rx_size, extensions, number };
             prop_assert_eq!(Request::parse(order, &request.emit(order).unwrap()), Ok(request));
-            let answer = Answer { number, rx_size, flow_control: FlowControl::Unsaid, parts };
+            let answer = Answer { number, rx_size, flow_control: FlowControl::Unsaid, extensions };
             prop_assert_eq!(Answer::parse(order, &answer.emit(order).unwrap()), Ok(answer));
         }
     }

@@ -10,9 +10,11 @@ use ripstop_wire::xnet::cm::Extensions;
 
 use super::Fixture;
 use crate::Iov;
+use crate::coll::{Joining, Task};
 use crate::common::Mem;
+use crate::id::GroupId;
 use crate::matching::{Recv, Want};
-use crate::stream::{Chunk, Output, PacketTerms, ReadBy, SendPlan, Terms};
+use crate::stream::{Chunk, CollAction, Output, PacketTerms, ReadBy, SendPlan, Terms};
 
 impl Fixture {
     fn up_for_parting(parts: bool) -> Self {
@@ -153,6 +155,55 @@ fn the_end_of_a_peer_that_receives_name_is_to_be_noticed() {
     f.packet(Body::Part(Parting::Ask)).unwrap();
     assert_eq!(f.said(), [Parting::Stay]);
     assert_eq!(f.parted(), None);
+}
+
+impl Fixture {
+    /// Joins a group of the peer, as its first member, and this side.
+    fn join_peer(&mut self) -> GroupId {
+        let joined = self.engine.join_group(&Joining {
+            ep: self.ep,
+            members: &[FiAddr(7), FiAddr(8)],
+            me: 1,
+            digest: 5,
+        });
+        joined.unwrap()
+    }
+
+    /// How a group was joined, if that is over.
+    fn joined(&mut self) -> Option<Option<Errno>> {
+        let mut actions = core::iter::from_fn(|| self.engine.coll_next());
+        actions.find_map(|action| match action {
+            CollAction::Task(Task::Joined { error, .. }) => Some(error),
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn the_connection_to_a_member_of_a_group_stays_until_that_is_left() {
+    let mut f = Fixture::up_for_parting(true);
+    let group = f.join_peer();
+    assert!(!f.engine.ask_to_part(f.conn));
+    f.packet(Body::Part(Parting::Ask)).unwrap();
+    assert_eq!(f.said(), [Parting::Stay]);
+    f.engine.close_group(group);
+    assert!(f.engine.ask_to_part(f.conn));
+}
+
+#[test]
+fn no_member_is_lost_with_a_connection_whose_end_was_agreed_on() {
+    for agreed in [true, false] {
+        let mut f = Fixture::up_for_parting(true);
+        assert!(f.engine.ask_to_part(f.conn));
+        f.join_peer();
+        assert_eq!(f.joined(), None);
+        if agreed {
+            f.packet(Body::Part(Parting::Agree)).unwrap();
+        }
+        f.engine.close_conn(f.conn, Errno::ECONNABORTED);
+        let lost = (!agreed).then_some(Some(Errno::ECONNABORTED));
+        assert_eq!(f.joined(), lost);
+    }
 }
 
 #[test]
