@@ -113,7 +113,7 @@ impl Fixture {
                 order,
                 has_rendezvous: packets.is_none(),
                 extensions: match packets {
-                    Some(_) => Extensions::REFUSE,
+                    Some(_) => Extensions::REFUSE | Extensions::COLL,
                     None => Extensions::all(),
                 },
             },
@@ -124,7 +124,10 @@ impl Fixture {
             me: 1,
             digest: DIGEST,
         };
-        engine.join_group(&joining).unwrap();
+        // A connection to a member is not ended by agreement: half of those for packets have none.
+        if packets.is_none_or(|packets| packets.announced == ReadBy::Stream) {
+            engine.join_group(&joining).unwrap();
+        }
         let mut fixture = Self {
             engine,
             srx,
@@ -601,7 +604,10 @@ fn packet_streams() -> [Vec<(InPackets, u64)>; 6] {
 
 /// Seeds for [`receive_packets()`].
 pub fn receive_packets_seeds() -> Vec<Vec<u8>> {
-    seeds(&packet_streams(), |order, unit, out| match unit {
+    let of_group = |(header, len)| (InPackets::Plain(header), len);
+    let collectives = collective_streams().map(|units| units.into_iter().map(of_group).collect());
+    let streams: Vec<_> = packet_streams().into_iter().chain(collectives).collect();
+    seeds(&streams, |order, unit, out| match unit {
         InPackets::Packet(body, flags) => {
             let packet = Packet {
                 conn: 0,
