@@ -182,8 +182,9 @@ pub fn offer<T: Transport>(tunables: &Tunables, kind: &Offer) -> Info {
     }
 }
 
-/// What is offered over any transport with messages in packets: endpoints without further contexts, with these operations, and these
-/// capabilities of their receive contexts.
+/// What is offered over any transport with messages in packets: endpoints of one context, with these operations, and these
+/// capabilities of their receive contexts. That context may be named (`FI_NAMED_RX_CTX`): a program that asks for all that the first
+/// offer of another provider has, as Intel MPI does, finds this one too.
 #[must_use]
 pub fn packet_offer<T: Transport>(tunables: &Tunables, ops: Flags, rx_caps: Flags) -> Info {
     let caps = Flags::LOCAL_COMM | Flags::REMOTE_COMM | Flags::SHARED_AV | Flags::AV_USER_ID;
@@ -200,8 +201,6 @@ pub fn packet_offer<T: Transport>(tunables: &Tunables, ops: Flags, rx_caps: Flag
             rx_ctx_cnt: 1,
         },
     );
-    info.caps -= Flags::NAMED_RX_CTX;
-    info.tx.caps -= Flags::NAMED_RX_CTX;
     (info.domain.max_ep_tx_ctx, info.domain.max_ep_rx_ctx) = (1, 1);
     info
 }
