@@ -12,7 +12,7 @@ use ripstop_core::provider::{
 };
 use ripstop_core::{Address, FidToken, Info, RxAttr, TxAttr};
 use ripstop_mem::Parked;
-use ripstop_tcp::TcpProvider;
+use ripstop_tcp::{RxmTcpProvider, TcpProvider};
 use ripstop_types::{
     Completion, EpType, Errno, FiAddr, Flags, Progress, RmaIov, Threading, WaitObj,
 };
@@ -207,30 +207,64 @@ fn a_source_has_a_name_when_it_gets_one() {
     assert_eq!(receive(FiAddr::UNSPEC), FiAddr::NOTAVAIL);
 }
 
+type Plain<D> = (Context<D>, Arc<<D as Domain>::Av>);
+
+/// An endpoint that is not scalable.
+fn plain<D: Domain>(domain: &Arc<D>, info: &Info, port: u16) -> Result<Plain<D>, Errno> {
+    let mut info = info.clone();
+    info.src_addr = Some(Address::Ip(SocketAddr::from(([127, 0, 0, 1], port))));
+    let ep = domain.endpoint(&info, FidToken(0))?;
+    let (cq, av) = (cq(domain), av(domain));
+    ep.bind_cq(&cq, Flags::SEND | Flags::RECV).unwrap();
+    ep.bind_av(&av).unwrap();
+    ep.enable()?;
+    Ok((Context { ep, cq }, av))
+}
+
+/// Two such, the second of which listens where a second context of the first would.
+fn neighbours<D: Domain>(domain: &Arc<D>, info: &Info) -> (Plain<D>, Plain<D>) {
+    let found = (0..50).find_map(|_| {
+        let first = plain(domain, info, 0).unwrap();
+        let Ok(Address::Ip(addr)) = first.0.ep.name() else {
+            panic!("no address");
+        };
+        Some((
+            first,
+            plain(domain, info, addr.port().checked_add(1)?).ok()?,
+        ))
+    });
+    found.expect("two ports in a row")
+}
+
+#[test]
+fn an_endpoint_in_packets_has_one_context_which_can_be_named() {
+    let caps = Flags::MSG | Flags::NAMED_RX_CTX;
+    let hints = common::hints(EpType::Rdm, caps, Threading::Domain, Progress::Manual);
+    let (info, fabric) = crate::fabric(&RxmTcpProvider::new(), &hints);
+    assert!(info.caps.contains(Flags::NAMED_RX_CTX));
+    let domain = fabric.serial_domain(&info).unwrap();
+    let ((to, _), (neighbour, _)) = neighbours(&domain, &info);
+    let (from, av) = plain(&domain, &info, 0).unwrap();
+    let peer = av.insert(&to.ep.name().unwrap()).unwrap();
+    let text = Parked::park(vec![7; 4]);
+    let send = |context| {
+        let dest = named(peer, context);
+        let buf = [text.buf()];
+        from.ep.send(SendKind::Msg, &buf, None, dest, 0, None)
+    };
+    send(1).unwrap();
+    assert_eq!(error(&*from.cq), Errno::ECONNREFUSED);
+    assert_eq!(neighbour.cq.read(1, |_| ()), Err(Errno::EAGAIN));
+    send(0).unwrap();
+    assert_eq!(next(&*from.cq).context, 0);
+}
+
 #[test]
 fn the_neighbour_of_a_plain_endpoint_is_not_its_context() {
     let (info, domain) = ground();
     let a = open(&domain, &info);
-    let plain = |port: u16| {
-        let mut info = info.clone();
-        info.src_addr = Some(Address::Ip(SocketAddr::from(([127, 0, 0, 1], port))));
-        let ep = domain.endpoint(&info, FidToken(0))?;
-        let queue = cq(&domain);
-        ep.bind_cq(&queue, Flags::SEND | Flags::RECV).unwrap();
-        ep.bind_av(&av(&domain)).unwrap();
-        ep.enable()?;
-        Ok::<_, Errno>((ep, queue))
-    };
-    let (first, neighbour) = (0..50)
-        .find_map(|_| {
-            let (first, _) = plain(0).unwrap();
-            let Ok(Address::Ip(addr)) = first.name() else {
-                panic!("no address");
-            };
-            Some((first, plain(addr.port().checked_add(1)?).ok()?))
-        })
-        .expect("two ports in a row");
-    let peer = a.av.insert(&first.name().unwrap()).unwrap();
+    let (first, neighbour) = neighbours(&domain, &info);
+    let peer = a.av.insert(&first.0.ep.name().unwrap()).unwrap();
     let text = Parked::park(vec![7; 4]);
     let tx = &a.tx[0];
     let send = |context| {
@@ -240,7 +274,7 @@ fn the_neighbour_of_a_plain_endpoint_is_not_its_context() {
     };
     send(1).unwrap();
     assert_eq!(error(&*tx.cq), Errno::ECONNREFUSED);
-    assert_eq!(neighbour.1.read(1, |_| ()), Err(Errno::EAGAIN));
+    assert_eq!(neighbour.0.cq.read(1, |_| ()), Err(Errno::EAGAIN));
     send(0).unwrap();
     assert_eq!(next(&*tx.cq).context, 0);
     // The bits have room for an index that is not there, and no more.
