@@ -65,6 +65,9 @@ struct Row {
     rdma: Rdma,
     #[serde(default = "one")]
     nodes: u8,
+    /// Memory of each guest, in MiB.
+    #[serde(default = "usual_memory")]
+    memory: u32,
     /// Seconds that the script may take.
     limit: u64,
     /// The exit status that is right.
@@ -163,6 +166,10 @@ enum Outcome {
 
 fn one() -> u8 {
     1
+}
+
+fn usual_memory() -> u32 {
+    guest::MEMORY
 }
 
 impl Case<'_> {
@@ -337,7 +344,7 @@ impl Suite<'_> {
             script: Some(&script),
             nodes: row.nodes,
             rdma: row.rdma.name(),
-            memory: guest::MEMORY,
+            memory: row.memory,
             limit: Duration::from_secs(row.limit),
             folder: &folder.path,
         };
