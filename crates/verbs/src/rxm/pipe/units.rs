@@ -193,9 +193,9 @@ mod tests {
         let front = coll(100);
         let len = front.len() as u64;
         assert_eq!(take(&front, len + 101), Err(Errno::EPROTO));
-        assert_eq!(take(&[], 0), Err(Errno::EPROTO));
+        assert!(take(&[], 0).is_err());
         assert!(take(&front[..20], 20).is_err());
-        for op in [Op::ReadRsp, Op::Msg, Op::Refuse] {
+        for op in [Op::ReadRsp, Op::Msg] {
             let front = header(&Header::new(op, 0));
             assert_eq!(take(&front, front.len() as u64), Err(Errno::EPROTO));
         }
