@@ -617,7 +617,15 @@ impl Pipe {
     }
 
     /// Posts what needs no more bytes of the stream, as far as there is room.
+    #[inline]
     fn advance(&mut self) {
+        if !matches!(self.outgoing, Outgoing::Header | Outgoing::Message(_)) {
+            self.advance_begun();
+        }
+    }
+
+    #[inline(never)]
+    fn advance_begun(&mut self) {
         let filled = match &self.outgoing {
             Outgoing::Read(_) => return self.post_reads(),
             Outgoing::Write(writing) if writing.is_empty() => self.fill_write(&IoVec::EMPTY, 0),

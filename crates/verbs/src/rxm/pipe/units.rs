@@ -81,6 +81,8 @@ impl Pipe {
     ///
     /// # Errors
     /// [`Errno::EAGAIN`] while there is no room.
+    #[cold]
+    #[inline(never)]
     pub(super) fn fill_unit(&mut self, vec: &IoVec<'_>, skip: usize) -> Result<usize> {
         let Outgoing::Unit(mut unit) = self.outgoing else {
             return Ok(0);
@@ -132,6 +134,8 @@ impl Pipe {
 
     /// A packet of units has arrived, of so many bytes and with this front. Only units of collectives are passed on: what
     /// others say, the link itself knows from its device.
+    #[cold]
+    #[inline(never)]
     pub(super) fn received_unit(&mut self, slot: u16, len: usize, front: &[u8; BASE_LEN]) {
         let mut header = [0; MAX_HEADER];
         let there = len.saturating_sub(BASE_LEN);
